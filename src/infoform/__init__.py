@@ -1,0 +1,27 @@
+"""infoform: a posterior over the weights of any trained PyTorch network, in sparse information form."""
+
+from infoform.coverage import Coverage
+from infoform.curvature import Curvature
+from infoform.laplace import Laplace, load
+from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
+from infoform.posterior import Posterior
+from infoform.posteriors import LayerPosterior
+from infoform.priors import Isotropic, LayerPrior, Prior
+from infoform.version import __version__
+
+__all__ = [
+    "Classification",
+    "Coverage",
+    "Curvature",
+    "Isotropic",
+    "Laplace",
+    "LayerPosterior",
+    "LayerPrior",
+    "Likelihood",
+    "MultiLabel",
+    "Posterior",
+    "Prior",
+    "Regression",
+    "__version__",
+    "load",
+]

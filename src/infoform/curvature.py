@@ -1,0 +1,224 @@
+"""The curvature of every layer, measured in one or two passes over the data.
+
+    I = E_n Σ_v vec(∇) vec(∇)ᵀ,    an average over examples, free of prior and data-set size
+
+Pass 1 sums the moments whose eigenvectors are the bases; pass 2 sums what is measured in those bases, and on the
+diagonal. A fit that needs no basis takes one pass. Both passes see the same sampled labels.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from torch import Tensor, nn
+
+from infoform.capture import capturing
+from infoform.coverage import Layer
+from infoform.eigenbasis import Eigenbasis, leading_vectors
+from infoform.likelihoods import DataSummary, Likelihood
+from infoform.passes import DataPass, check_independence, progress_bar
+from infoform.statistics import Block, Factors, Moments, ProjectedSquares, Squares, Sums
+
+BASES = ("gradient", "activation")
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Statistics of one layer, each an average over examples; None where the fit was not asked for it."""
+
+    name: str
+    shape: tuple[int, int]  # (G, A)
+    positions: float | None = None  # E[S]: how often an example uses the weight
+    input_factor: Tensor | None = None  # (A, A): E Σ_s a aᵀ, averaged over the groups of a grouped convolution
+    gradient_factor: Tensor | None = None  # (G, G): E Σ_v,s g gᵀ
+    diagonal: Tensor | None = None  # f (G, A): E Σ_v ∇²
+    bases: Mapping[str, Eigenbasis] = field(default_factory=dict)  # by its name in BASES
+    block: Tensor | None = None  # (G * A, G * A): the exact information matrix, row-major
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which statistics a fit is to collect."""
+
+    factors: bool = False
+    diagonal: bool = False
+    bases: frozenset[str] = frozenset()
+    block: bool = False
+
+    def __or__(self, other: "Wanted") -> "Wanted":
+        return Wanted(
+            factors=self.factors or other.factors,
+            diagonal=self.diagonal or other.diagonal,
+            bases=self.bases | other.bases,
+            block=self.block or other.block,
+        )
+
+
+EVERYTHING = Wanted(factors=True, diagonal=True, bases=frozenset(BASES), block=True)
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How the curvature is measured."""
+
+    fisher: str = "mc"
+    fisher_samples: int = 1
+    basis_size: int | None = None  # leading columns kept of U_A and of U_G; None for all
+    block_limit: int = 4096  # weights of the largest layer whose exact block is kept
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result of a fit: the curvature by layer, and why a layer that was asked for has none."""
+
+    curvature: Mapping[str, Curvature]
+    summary: DataSummary
+    unreached: Mapping[str, str]
+
+
+def fit_curvature(
+    model: nn.Module,
+    loader: Iterable[Any],
+    likelihood: Likelihood,
+    layers: Mapping[str, Layer],
+    *,
+    wanted: Wanted,
+    settings: FitSettings,
+    progress: bool = True,
+) -> Fit:
+    """Collect the wanted statistics of all layers."""
+    check_independence(model)
+    if wanted.bases and iter(loader) is loader:
+        raise ValueError(
+            "the loader must be one that can be read twice (a DataLoader or a list), got an iterator; "
+            "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
+        )
+    batches = len(loader) if isinstance(loader, Sized) else None
+    passes = 2 if wanted.bases else 1
+    with progress_bar(progress) as bar, capturing(model, layers) as capture:
+        data = DataPass(capture, loader, likelihood, layers, settings.fisher, settings.fisher_samples, settings.seed)
+        statistics = {name: _Statistics(layer, wanted, settings) for name, layer in layers.items()}
+        summary = data.run(
+            {name: one.first_pass() for name, one in statistics.items()}, bar(f"pass 1 of {passes}", batches)
+        )
+        unreached = {name: _why_unreached(name in data.called) for name in layers if name not in data.reached}
+        if len(unreached) == len(layers):
+            raise ValueError(
+                "a gradient must reach at least one layer, and none did "
+                f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
+            )
+        for name in unreached:
+            del statistics[name]
+        if wanted.bases:
+            tick = bar("eigenvectors", len(statistics))
+            for one in statistics.values():
+                one.decompose()
+                tick(1)
+            again = data.run(
+                {name: statistics[name].second_pass() if name in statistics else [] for name in layers},
+                bar(f"pass 2 of {passes}", batches),
+            )
+            if again.num_examples != summary.num_examples:
+                raise ValueError(
+                    f"the loader must give the same data in both passes, got {summary.num_examples} examples, then "
+                    f"{again.num_examples}; pass a DataLoader or a list."
+                )
+    curvature = {name: one.finish(summary.num_examples) for name, one in statistics.items()}
+    return Fit(curvature, summary, unreached)
+
+
+def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return a layer's curvature as flat tensors and plain values, for a file."""
+    whole = ("input_factor", "gradient_factor", "diagonal", "block")
+    tensors = {key: getattr(curvature, key) for key in whole}
+    for basis, eigen in curvature.bases.items():
+        tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
+    settings = {"name": curvature.name, "shape": list(curvature.shape), "positions": curvature.positions}
+    return {key: value for key, value in tensors.items() if value is not None}, settings
+
+
+def unpack_curvature(tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Curvature:
+    """Undo `pack_curvature`."""
+    bases = {}
+    for basis in BASES:
+        parts = {one.name: tensors.get(f"{basis}.{one.name}") for one in fields(Eigenbasis)}
+        if parts["eigenvalues"] is not None:
+            bases[basis] = Eigenbasis(**parts)  # type: ignore[arg-type]
+    whole: dict[str, Any] = {key: value for key, value in tensors.items() if "." not in key}
+    return Curvature(**{**settings, "shape": tuple(settings["shape"])}, **whole, bases=bases)
+
+
+class _Statistics:
+    """The sums of one layer, pass by pass."""
+
+    def __init__(self, layer: Layer, wanted: Wanted, settings: FitSettings) -> None:
+        self._layer = layer
+        self._wanted = wanted
+        self._columns = settings.basis_size
+        self._factors = Factors() if wanted.factors or "activation" in wanted.bases else None
+        self._moments = Moments() if "gradient" in wanted.bases else None
+        self._squares = Squares() if wanted.diagonal else None
+        small = layer.shape[0] * layer.shape[1] <= settings.block_limit
+        self._block = Block() if wanted.block and small else None
+        self._projected: dict[str, ProjectedSquares] = {}
+
+    def first_pass(self) -> Sequence[Sums]:
+        moments = [self._factors, self._moments]
+        return _given(moments if self._wanted.bases else [*moments, self._squares, self._block])
+
+    def decompose(self) -> None:
+        """Turn the moments of the first pass into bases."""
+        name = self._layer.name
+        pairs: dict[str, tuple[Tensor | None, Tensor | None]] = {}
+        if self._moments is not None:
+            pairs["gradient"] = (self._moments.input_moment, self._moments.gradient_moment)
+        if "activation" in self._wanted.bases and self._factors is not None:
+            pairs["activation"] = (self._factors.input_factor, self._factors.gradient_factor)
+        self._moments = None  # two of the largest tensors of a fit: freed before the next are made
+        for basis in list(pairs):
+            input_moment, gradient_moment = pairs.pop(basis)
+            assert input_moment is not None
+            assert gradient_moment is not None
+            self._projected[basis] = ProjectedSquares(
+                leading_vectors(input_moment, columns=self._columns, name=name),
+                leading_vectors(gradient_moment, columns=self._columns, name=name),
+            )
+        if not self._wanted.factors:
+            self._factors = None
+
+    def second_pass(self) -> Sequence[Sums]:
+        return _given([self._squares, self._block, *self._projected.values()])
+
+    def finish(self, examples: int) -> Curvature:
+        """Return the averages."""
+
+        def average(total: Tensor | None) -> Tensor | None:
+            return None if total is None else total.div_(examples)
+
+        bases = {}
+        for basis, sums in self._projected.items():
+            eigenvalues = average(sums.eigenvalues)
+            assert eigenvalues is not None
+            bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, average(sums.residual))
+        factors = self._factors
+        return Curvature(
+            name=self._layer.name,
+            shape=self._layer.shape,
+            positions=None if factors is None else factors.positions / examples,
+            input_factor=None if factors is None else average(factors.input_factor),
+            gradient_factor=None if factors is None else average(factors.gradient_factor),
+            diagonal=None if self._squares is None else average(self._squares.squares),
+            bases=bases,
+            block=None if self._block is None else average(self._block.block),
+        )
+
+
+def _given(sums: Sequence[Sums | None]) -> list[Sums]:
+    return [one for one in sums if one is not None]
+
+
+def _why_unreached(called: bool) -> str:
+    if called:
+        return "no gradient reached it during the fit: its output does not influence the model's outputs"
+    return "its forward was never called during the fit"

@@ -1,0 +1,114 @@
+"""Kronecker eigenbases: eigenvectors, the diagonal they imply, and which of their pairs are kept."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SUPPORTS = ("top", "grid")
+
+
+@dataclass(frozen=True)
+class Eigenbasis:
+    """Columns of U_A and U_G, all of them or the leading ones, and the second moments of ∇ along their pairs.
+
+    The paper's EFB is U Λ Uᵀ with U = kron(U_G, U_A), row-major.
+    """
+
+    input_vectors: Tensor  # U_A (A, a)
+    gradient_vectors: Tensor  # U_G (G, g)
+    eigenvalues: Tensor  # Λ (g, a): E Σ_v (U_Gᵀ ∇ U_A)²
+    residual: Tensor | None  # (G, A): E Σ_v (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)²; None where the basis is complete
+
+
+def symmetric_eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:  # (n, n) -> (n,), (n, n)
+    """Return eigenvalues, largest first and none below zero, and eigenvectors of a positive semi-definite matrix.
+
+    In float64 and scaled to unit size, because float32 solvers stop ("failed to converge") on the rank-deficient,
+    badly scaled factors of real networks.
+    """
+    scale = matrix.abs().max().double()
+    if not bool(scale.isfinite()):
+        raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
+    if scale == 0:
+        return matrix.new_zeros(len(matrix)), torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    scaled = matrix.double() / scale
+    scaled = scaled.add(scaled.T).div_(2)  # the products behind it are symmetric only up to rounding
+    values, vectors = torch.linalg.eigh(scaled)
+    values = values.flip(0).clamp_min(0) * scale
+    return values.to(matrix.dtype), vectors.flip(1).to(matrix.dtype)
+
+
+def leading_vectors(moment: Tensor, *, columns: int | None, name: str) -> Tensor:  # (n, n) -> (n, columns)
+    """Return the leading eigenvectors of a second moment, all of them where `columns` is None."""
+    _, vectors = symmetric_eigh(moment, name=name)
+    return vectors[:, :columns].contiguous()
+
+
+def expanded_diagonal(input_vectors: Tensor, gradient_vectors: Tensor, eigenvalues: Tensor) -> Tensor:  # -> (G, A)
+    """Return the diagonal of U Λ Uᵀ without forming U: a sum of products none of which is negative."""
+    return gradient_vectors.square() @ eigenvalues @ input_vectors.square().T
+
+
+def select_pairs(eigenvalues: Tensor, *, rank: int, support: str) -> tuple[Tensor, Tensor]:  # (g, a) -> (K,), (K,)
+    """Return rows and columns of the kept eigenvalues.
+
+    "top": exactly the `rank` largest. "grid": those completed to all pairs of their rows and columns, so that the
+    kept eigenvectors are a Kronecker product again (algorithm 1 of the paper).
+    """
+    order = eigenvalues.flatten().argsort(descending=True, stable=True)[:rank]
+    rows, columns = order // eigenvalues.shape[1], order % eigenvalues.shape[1]
+    if support == "top":
+        return rows, columns
+    rows, columns = rows.unique(), columns.unique()
+    return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+
+
+def gather_pairs(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:  # (..., g, a) -> (..., K)
+    return matrix[..., rows, columns]
+
+
+def scatter_pairs(
+    values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
+) -> Tensor:  # (..., K) -> (..., g, a)
+    matrix = values.new_zeros((*values.shape[:-1], *shape))
+    matrix[..., rows, columns] = values
+    return matrix
+
+
+def weighted_gram(
+    weights: Tensor, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
+) -> Tensor:  # (G, A), (A, a), (G, g), (K,), (K,) -> (K, K)
+    """Return U_Tᵀ diag(weights) U_T for the K kept columns of U = kron(U_G, U_A), without forming U_T (G * A, K).
+
+    First the side with fewer columns is contracted in all its pairs, by one matrix product; then either all pairs of
+    the other side, or just the K² wanted ones, whichever is cheaper.
+    """
+    if gradient_vectors.shape[1] > input_vectors.shape[1]:
+        return weighted_gram(weights.T, gradient_vectors, input_vectors, columns, rows)
+    pairs_g, index_g = _pair_columns(gradient_vectors, rows)  # (G, p)
+    pairs_a = input_vectors.shape[1] * (input_vectors.shape[1] + 1) // 2
+    by_matrix_product = pairs_g.shape[1] * pairs_a <= 32 * len(rows) ** 2  # elementwise work costs about 32 times more
+    gram = weights.new_zeros(len(rows), len(rows))
+    full = weights.new_zeros(pairs_g.shape[1], pairs_a) if by_matrix_product else None
+    widest = max(len(rows) ** 2, pairs_g.shape[1], pairs_a)
+    for start in range(0, weights.shape[1], max(1, 2**23 // widest)):
+        part = slice(start, start + max(1, 2**23 // widest))
+        contracted = pairs_g.T @ weights[:, part]  # (p, chunk)
+        vectors = input_vectors[part]  # (chunk, a)
+        if full is not None:
+            pairs, index_a = _pair_columns(vectors, columns)
+            full += contracted @ pairs
+        else:
+            picked = vectors[:, columns]  # (chunk, K)
+            gram += torch.einsum("tuc,ct,cu->tu", contracted[index_g], picked, picked)
+    return gram if full is None else full[index_g, index_a]
+
+
+def _pair_columns(vectors: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:  # (n, k), (K,) -> (n, k (k+1) / 2), (K, K)
+    """Return products of all pairs of columns, and where the pair of each two kept columns stands among them."""
+    count = vectors.shape[1]
+    first, second = torch.triu_indices(count, count, device=vectors.device)
+    position = torch.zeros(count, count, dtype=torch.long, device=vectors.device)
+    position[first, second] = position[second, first] = torch.arange(len(first), device=vectors.device)
+    return vectors[:, first] * vectors[:, second], position[kept[:, None], kept[None, :]]

@@ -1,0 +1,35 @@
+"""Likelihoods: to add one, write a file with a `Likelihood` and a line in `LIKELIHOODS`."""
+
+from infoform.likelihoods.base import FISHER_KINDS, DataSummary, Likelihood
+from infoform.likelihoods.classification import Classification
+from infoform.likelihoods.multilabel import MultiLabel
+from infoform.likelihoods.regression import Regression
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "classification": Classification,
+    "multilabel": MultiLabel,
+    "regression": Regression,
+}
+
+
+def get_likelihood(likelihood: str | Likelihood) -> Likelihood:
+    """Return the likelihood of that name with its defaults, or the object as it is."""
+    if isinstance(likelihood, Likelihood):
+        return likelihood
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(
+            f"likelihood must be one of {', '.join(map(repr, LIKELIHOODS))} or a Likelihood object, got {likelihood!r}."
+        )
+    return LIKELIHOODS[likelihood]()
+
+
+__all__ = [
+    "FISHER_KINDS",
+    "LIKELIHOODS",
+    "Classification",
+    "DataSummary",
+    "Likelihood",
+    "MultiLabel",
+    "Regression",
+    "get_likelihood",
+]

@@ -1,0 +1,105 @@
+"""Regression: y ~ N(f, σ² diag(s²)), with σ known or fitted and s the relative scales of the outputs.
+
+The curvature is taken at σ = 1, where the Fisher matrix is diag(1/s²), so that σ can be fitted or tuned
+afterwards without another pass: information at σ is `information_scale(σ)` times that at 1.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
+
+
+class Regression(Likelihood):
+    """Gaussian noise around C outputs.
+
+    `noise` is its standard deviation: one number for all outputs, one for each output, or None, in which case one
+    number is fitted to the residuals of the data that the posterior is fitted on.
+    """
+
+    name: ClassVar[str] = "regression"
+
+    def __init__(self, noise: float | Sequence[float] | None = None) -> None:
+        values = [noise] if isinstance(noise, int | float) else list(noise or [])
+        if noise is not None and not (values and all(0 < value < math.inf for value in values)):
+            raise ValueError(f"noise must be a positive standard deviation, one an output, or None, got {noise!r}.")
+        self.scales = None if noise is None or isinstance(noise, int | float) else tuple(map(float, values))
+        self.noise = float(noise) if isinstance(noise, int | float) else None if noise is None else 1.0
+
+    def check_outputs(self, outputs: Tensor) -> Tensor:
+        outputs = check_matrix(outputs.unsqueeze(1) if outputs.dim() == 1 else outputs, self.name)
+        if self.scales is not None and len(self.scales) != outputs.shape[1]:
+            raise ValueError(
+                f"noise must hold one standard deviation for each of the model's {outputs.shape[1]} outputs, "
+                f"got {len(self.scales)}."
+            )
+        return outputs
+
+    def check_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
+        check_batch(targets, outputs)
+        if targets.dim() == 1 and outputs.shape[1] == 1:
+            targets = targets.unsqueeze(1)
+        if targets.shape != outputs.shape:
+            raise ValueError(
+                f"regression needs targets of the outputs' shape {tuple(outputs.shape)}, got {tuple(targets.shape)}; "
+                "reshape the targets in the loader."
+            )
+        if targets.is_complex() or not bool(targets.isfinite().all()):
+            raise ValueError("regression targets must be finite real numbers; remove or impute the missing ones.")
+        return targets.to(outputs.dtype)
+
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the log density at σ = 1; see `log_likelihood` for other σ."""
+        scales = self._scales(outputs)
+        residual = (targets - outputs) / scales
+        return -0.5 * (residual**2).sum(1) - (0.5 * math.log(2 * math.pi) + scales.log()).sum()
+
+    def score(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (targets - outputs) / self._scales(outputs) ** 2
+
+    def fisher_root(self, outputs: Tensor) -> Iterator[Tensor]:
+        scales = self._scales(outputs)
+        for index in range(outputs.shape[1]):
+            vector = outputs.new_zeros(outputs.shape)
+            vector[:, index] = 1 / scales[index]
+            yield vector
+
+    def sample_targets(self, outputs: Tensor, uniforms: Tensor) -> Tensor:
+        normals: Tensor = torch.special.ndtri(uniforms.clamp(1e-16, 1 - 1e-16))
+        return outputs + self._scales(outputs) * normals.to(outputs.dtype)
+
+    def noise_width(self, num_outputs: int) -> int:
+        return num_outputs
+
+    def settings(self) -> dict[str, Any]:
+        return {"noise": list(self.scales) if self.scales is not None else self.noise}
+
+    def fitted_noise(self, summary: DataSummary) -> float | None:
+        if self.noise is not None:
+            return self.noise
+        if summary.log_likelihood is None:
+            raise ValueError(
+                "fitting the noise needs targets, and the loader gave none; "
+                "give (input, target) batches or a known noise, as in Regression(noise=0.1)."
+            )
+        count = summary.num_examples * summary.num_outputs
+        noise = math.sqrt(-2 * summary.log_likelihood / count - math.log(2 * math.pi))
+        if not noise > 0:
+            raise ValueError(
+                "the model fits its targets exactly, so that no noise can be fitted; give Regression(noise=...)."
+            )
+        return noise
+
+    def information_scale(self, noise: float | None, kind: str) -> float:
+        assert noise is not None
+        # the score is (y - f)/σ²: its square has mean 1/σ² over the model's own draws, |y - f|²/σ⁴ over given labels
+        return noise**-4 if kind == "empirical" else noise**-2
+
+    def _scales(self, outputs: Tensor) -> Tensor:  # (C,)
+        if self.scales is None:
+            return outputs.new_ones(outputs.shape[1])
+        return outputs.new_tensor(self.scales)

@@ -1,0 +1,129 @@
+"""What a structure must tell: a Gaussian over one layer's weights with precision P, centred on the trained ones.
+
+All linear maps take and give matrices of the layer's shape, `(..., G, A)`; `dense` is row-major over it.
+A structure stores what does not depend on the prior; with another prior or data-set size it is the same object
+with other numbers (`with_prior`), and what has to be computed from both is computed when first needed.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from infoform.curvature import Curvature, Wanted
+from infoform.priors import LayerPrior
+
+
+class LayerPosterior(ABC):
+    """N(0, P⁻¹) over the deviation of a layer's weights from the trained ones.
+
+    Final classes are frozen dataclasses whose first fields are `prior` and `num_data`; every tensor among their
+    fields is stored, and free of the prior.
+    """
+
+    structure: ClassVar[str]
+    OPTIONS: ClassVar[tuple[str, ...]]  # keyword arguments of from_curvature besides prior and num_data
+
+    prior: LayerPrior
+    num_data: float
+
+    @classmethod
+    @abstractmethod
+    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
+        """Return the statistics that `from_curvature` needs with these options."""
+
+    @classmethod
+    @abstractmethod
+    def from_curvature(cls, curvature: Curvature, *, prior: LayerPrior, num_data: float, **options: Any) -> Self:
+        """Build the posterior of one layer."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Return (G, A)."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Return the dtype that it computes in."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @property
+    @abstractmethod
+    def noise_shape(self) -> tuple[int, ...]:
+        """Return the shape of the standard normal noise that `transform` takes for one sample."""
+
+    @abstractmethod
+    def transform(self, noise: Tensor) -> Tensor:  # (..., *noise_shape) -> (..., G, A)
+        """Return F · noise, with F Fᵀ = P⁻¹."""
+
+    @abstractmethod
+    def solve(self, x: Tensor) -> Tensor:  # (..., G, A) -> (..., G, A)
+        """Return P⁻¹ x."""
+
+    @abstractmethod
+    def quadratic_form(self, x: Tensor) -> Tensor:  # (..., G, A) -> (...)
+        """Return xᵀ P x."""
+
+    @abstractmethod
+    def log_det(self) -> Tensor:
+        """Return log det P (over the weights that are not held fixed for want of any precision)."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:  # (G, A)
+        """Return the diagonal of P."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:  # (G * A, G * A)
+        """Return P itself; for tests and small layers."""
+
+    def sample(self, count: int, *, generator: torch.Generator | None = None) -> Tensor:  # (count, G, A)
+        """Draw deviations from the trained weights."""
+        source = torch.device("cpu") if generator is None else generator.device
+        noise = torch.randn((count, *self.noise_shape), generator=generator, dtype=self.dtype, device=source)
+        return self.transform(noise.to(self.device))
+
+    def with_prior(self, prior: LayerPrior, num_data: float) -> Self:
+        """Return the same posterior under another prior or data-set size."""
+        return replace(self, prior=prior, num_data=num_data)  # type: ignore[type-var]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all that is stored."""
+        return sum(tensor.nbytes for tensor in self.state_dict().values())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the stored tensors by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the stored plain values by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        skipped = {"prior", "num_data"}
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in skipped and value is not None and not isinstance(value, Tensor)
+        }
+
+
+def required(statistic: Tensor | None, what: str, curvature: Curvature) -> Tensor:
+    """Return the statistic, or say how to get it."""
+    if statistic is None:
+        raise ValueError(
+            f"this needs the {what} of layer '{curvature.name}', which the fit did not collect; "
+            "fit with statistics='all', or with the structure that is wanted."
+        )
+    return statistic
+
+
+def power(values: Tensor, exponent: float, *, floor: float = 0.0) -> Tensor:
+    """Return values ** exponent, and 0 where a value is not above the floor: no precision, held fixed."""
+    return torch.where(values > floor, values.clamp_min(floor or torch.finfo(values.dtype).tiny) ** exponent, 0)

@@ -1,0 +1,78 @@
+"""Diagonal information: P = N f + τ, every weight on its own.
+
+A weight without information (f = 0) is held fixed where τ = 0, as in the paper.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from infoform.curvature import Curvature, Wanted
+from infoform.posteriors.base import LayerPosterior, power, required
+from infoform.priors import LayerPrior
+
+
+@dataclass(frozen=True, eq=False)
+class Diag(LayerPosterior):
+    """Independent weights with the exact diagonal of the information matrix."""
+
+    structure: ClassVar[str] = "diag"
+    OPTIONS: ClassVar[tuple[str, ...]] = ("storage",)
+
+    prior: LayerPrior
+    num_data: float
+    information: Tensor  # f (G, A)
+
+    @classmethod
+    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
+        return Wanted(diagonal=True)
+
+    @classmethod
+    def from_curvature(  # type: ignore[override]
+        cls, curvature: Curvature, *, prior: LayerPrior, num_data: float, storage: torch.dtype | None = None
+    ) -> Self:
+        diagonal = required(curvature.diagonal, "diagonal", curvature)
+        return cls(prior, num_data, diagonal.to(storage or diagonal.dtype))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.information.shape[0], self.information.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.promote_types(self.information.dtype, torch.float32)
+
+    @property
+    def device(self) -> torch.device:
+        return self.information.device
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def transform(self, noise: Tensor) -> Tensor:
+        return self._root * noise
+
+    def solve(self, x: Tensor) -> Tensor:
+        return self._root**2 * x
+
+    def quadratic_form(self, x: Tensor) -> Tensor:
+        return (self.diagonal() * x**2).sum((-2, -1))
+
+    def log_det(self) -> Tensor:
+        precision = self.diagonal()
+        return precision[precision > 0].log().sum()
+
+    def diagonal(self) -> Tensor:
+        return self.num_data * self.information.to(self.dtype) + self.prior.precision
+
+    def dense(self) -> Tensor:
+        return self.diagonal().flatten().diag()
+
+    @cached_property
+    def _root(self) -> Tensor:  # P^(-1/2) (G, A)
+        return power(self.diagonal(), -0.5)

@@ -1,0 +1,109 @@
+"""The exact block: P = N I + τ I, for layers small enough to hold it; the reference of all others.
+
+Kept as eigenpairs of I, so that another N or τ costs nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from infoform.curvature import Curvature, Wanted
+from infoform.eigenbasis import symmetric_eigh
+from infoform.posteriors.base import LayerPosterior, power
+from infoform.priors import LayerPrior
+
+
+@dataclass(frozen=True, eq=False)
+class Full(LayerPosterior):
+    """All correlations of one layer."""
+
+    structure: ClassVar[str] = "full"
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+
+    prior: LayerPrior
+    num_data: float
+    eigenvalues: Tensor  # (G * A,)
+    eigenvectors: Tensor  # (G * A, G * A)
+    num_outputs: int
+
+    @classmethod
+    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
+        return Wanted(block=True)
+
+    @classmethod
+    def from_curvature(cls, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> Self:  # type: ignore[override]
+        if curvature.block is None:
+            size = curvature.shape[0] * curvature.shape[1]
+            raise ValueError(
+                f"structure='full' needs the exact block of layer '{curvature.name}' ({size} weights), which the fit "
+                "did not collect; fit with structure='full' or statistics='all' and block_limit of at least "
+                f"{size}, or leave the layer out with layers=."
+            )
+        values, vectors = symmetric_eigh(curvature.block, name=curvature.name)
+        return cls(prior, num_data, values, vectors, curvature.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.num_outputs, len(self.eigenvalues) // self.num_outputs
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.eigenvectors.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.eigenvectors.device
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def transform(self, noise: Tensor) -> Tensor:
+        return self._apply_power(noise, -0.5)
+
+    def solve(self, x: Tensor) -> Tensor:
+        return self._apply_power(x, -1.0)
+
+    def quadratic_form(self, x: Tensor) -> Tensor:
+        return (self._precisions * (x.flatten(-2) @ self.eigenvectors) ** 2).sum(-1)
+
+    def log_det(self) -> Tensor:
+        self._check_invertible()
+        return self._precisions[self._precisions > self._floor].log().sum()
+
+    def diagonal(self) -> Tensor:
+        return (self.eigenvectors**2 @ self._precisions).reshape(self.shape)
+
+    def dense(self) -> Tensor:
+        return self.eigenvectors * self._precisions @ self.eigenvectors.T
+
+    def _apply_power(self, x: Tensor, exponent: float) -> Tensor:
+        self._check_invertible()
+        scale = power(self._precisions, exponent, floor=self._floor)
+        return ((x.flatten(-2) @ self.eigenvectors * scale) @ self.eigenvectors.T).reshape(x.shape)
+
+    @cached_property
+    def _precisions(self) -> Tensor:  # (G * A,)
+        assert not isinstance(self.prior.precision, Tensor)
+        return self.num_data * self.eigenvalues + self.prior.precision
+
+    @property
+    def _floor(self) -> float:
+        """Precisions up to here are rounding, not information; with a prior there are none such."""
+        if not self.prior.isotropic or self.prior.precision > 0:
+            return 0.0
+        return float(self._precisions.max()) * len(self._precisions) * torch.finfo(self.dtype).eps
+
+    def _check_invertible(self) -> None:
+        if self.prior.isotropic and self.prior.precision > 0:
+            return
+        missing = int((self._precisions <= self._floor).sum() - (self.diagonal() <= self._floor).sum())
+        if missing > 0:
+            raise ValueError(
+                f"with prior_precision = 0 the exact block has no precision in {missing} directions; "
+                "give a prior_precision above 0, or fit on more data."
+            )

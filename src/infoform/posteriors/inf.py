@@ -1,0 +1,246 @@
+"""INF, the sparse information form: K eigenpairs of a Kronecker eigenbasis plus a diagonal.
+
+    P = N (S U_T Λ_T U_Tᵀ S + D) + τ I               Lee et al. 2020, eq. (4); S is ours, see docs/math.md
+
+correction="scaled" (ours)     S² = f / q, D = f − S² q_T: diag(P) is exact at every rank, and D is never negative
+correction="additive" (paper)  S = 1,      D = f − q_T: negative for many weights of a real network, there set to 0
+
+f is the exact diagonal, q the diagonal of the whole eigenbasis (what a truncated one leaves out included) and q_T
+that of the kept pairs.  With D' = N D + τ and B = D'^(-1/2) S U_T (N Λ_T)^(1/2), BᵀB = Q diag(k) Qᵀ (K × K):
+
+    (I + B Bᵀ)^(-p) = I − B Q diag((1 − (1 + k)^(-p)) / k) Qᵀ Bᵀ
+
+gives samples (p = 1/2), solves (p = 1) and log det P = Σ log D' + Σ log(1 + k), all exact.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from infoform.curvature import Curvature, Wanted
+from infoform.eigenbasis import (
+    SUPPORTS,
+    Eigenbasis,
+    expanded_diagonal,
+    gather_pairs,
+    scatter_pairs,
+    select_pairs,
+    symmetric_eigh,
+    weighted_gram,
+)
+from infoform.posteriors import logscale
+from infoform.posteriors.base import LayerPosterior, power, required
+from infoform.priors import LayerPrior
+
+CORRECTIONS = ("scaled", "additive")
+
+
+@dataclass(frozen=True, eq=False)
+class Inf(LayerPosterior):
+    """Low rank plus diagonal in information form."""
+
+    structure: ClassVar[str] = "inf"
+    OPTIONS: ClassVar[tuple[str, ...]] = ("rank", "basis", "support", "correction", "storage", "clip")
+
+    prior: LayerPrior
+    num_data: float
+    information: Tensor  # (G, A): f where scaled, D where additive
+    input_vectors: Tensor  # (A, a): the columns of U_A that a kept pair uses
+    gradient_vectors: Tensor  # (G, g)
+    eigenvalues: Tensor  # Λ_T (K,)
+    pairs: Tensor  # (2, K): rows (of G) and columns (of A) of the kept pairs
+    scale_codes: Tensor | None = None  # (G, A) uint8: S², None where additive
+    scale_steps: Tensor | None = None  # (2,)
+    clipped: int = 0  # weights whose D was negative and set to 0
+
+    @classmethod
+    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
+        return Wanted(diagonal=True, bases=frozenset({options.get("basis", "gradient")}))
+
+    @classmethod
+    def from_curvature(  # type: ignore[override]
+        cls,
+        curvature: Curvature,
+        *,
+        prior: LayerPrior,
+        num_data: float,
+        rank: int = 100,
+        basis: str = "gradient",
+        support: str = "top",
+        correction: str = "scaled",
+        storage: torch.dtype | None = None,
+        clip: bool = True,
+    ) -> Self:
+        exact = required(curvature.diagonal, "diagonal", curvature)
+        if basis not in curvature.bases:
+            required(None, f"{basis} basis", curvature)
+        eigen = curvature.bases[basis]
+        _check_options(curvature, eigen, rank, support, correction)
+        rows, columns = select_pairs(eigen.eigenvalues, rank=rank, support=support)
+        used_rows, rows_kept = rows.unique(return_inverse=True)
+        used_columns, columns_kept = columns.unique(return_inverse=True)
+        gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous()
+        input_vectors = eigen.input_vectors[:, used_columns].contiguous()
+        eigenvalues = gather_pairs(eigen.eigenvalues, rows, columns)
+        kept = scatter_pairs(eigenvalues, rows_kept, columns_kept, (len(used_rows), len(used_columns)))
+        q_kept = expanded_diagonal(input_vectors, gradient_vectors, kept)  # (G, A)
+        small = max(len(used_rows), len(used_columns)) < 2**15
+        pairs = torch.stack([rows_kept, columns_kept]).to(torch.int16 if small else torch.int32)
+        low_rank = (input_vectors, gradient_vectors, eigenvalues, pairs)
+        storage = storage or exact.dtype
+        if correction == "additive":
+            remainder = exact - q_kept
+            clipped = int((remainder < 0).sum()) if clip else 0
+            remainder = remainder.clamp_min(0) if clip else remainder
+            return cls(prior, num_data, remainder.to(storage), *low_rank, clipped=clipped)
+        information = exact.to(storage)
+        left = eigen.eigenvalues.index_put((rows, columns), torch.zeros_like(eigenvalues))
+        q = q_kept + expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, left)  # (G, A)
+        if eigen.residual is not None:
+            q += eigen.residual
+        # q_T is recomputed where the posterior is used, perhaps in another order of summation: stay below that
+        margin = 4 * (sum(kept.shape) + 4) * torch.finfo(q.dtype).eps
+        ratio = torch.where(q > 0, information.to(q.dtype) / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
+        squared = ratio.clamp_max(2.0**60) * (1 - margin)
+        return cls(prior, num_data, information, *low_rank, *logscale.encode(squared))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.information.shape[0], self.information.shape[1]
+
+    @property
+    def rank(self) -> int:
+        """Return K, the number of kept eigenpairs (the paper's L where support="grid")."""
+        return len(self.eigenvalues)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.input_vectors.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.information.device
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @cached_property
+    def scale(self) -> Tensor | None:  # S (G, A); None for 1
+        if self.scale_codes is None or self.scale_steps is None:
+            return None
+        return logscale.decode(self.scale_codes, self.scale_steps, self.dtype).sqrt()
+
+    @cached_property
+    def remainder(self) -> Tensor:  # D (G, A)
+        """Return D, from what is stored: the diagonal stays exact whatever was rounded."""
+        information = self.information.to(self.dtype)
+        if self.scale is None:
+            return information
+        return information - self.scale**2 * self._kept_diagonal
+
+    def transform(self, noise: Tensor) -> Tensor:
+        root, half, _, _ = self._factors
+        return root * (noise - self._expand(self._project(noise) @ half))
+
+    def solve(self, x: Tensor) -> Tensor:
+        root, _, one, _ = self._factors
+        y = root * x
+        return root * (y - self._expand(self._project(y) @ one))
+
+    def quadratic_form(self, x: Tensor) -> Tensor:
+        scaled = x if self.scale is None else self.scale * x
+        inner = gather_pairs(self.gradient_vectors.T @ scaled @ self.input_vectors, *self._indices)
+        return (self._diagonal_part * x**2).sum((-2, -1)) + self.num_data * (self.eigenvalues * inner**2).sum(-1)
+
+    def log_det(self) -> Tensor:
+        _, _, _, log_det = self._factors
+        return log_det
+
+    def diagonal(self) -> Tensor:
+        if self.scale is None:
+            return self._diagonal_part + self.num_data * self._kept_diagonal
+        return self.num_data * self.information.to(self.dtype) + self.prior.precision
+
+    def dense(self) -> Tensor:
+        rows, columns = self._indices
+        kept = self.gradient_vectors[:, None, rows] * self.input_vectors[None, :, columns]  # (G, A, K)
+        if self.scale is not None:
+            kept = self.scale.unsqueeze(-1) * kept
+        kept = kept.flatten(0, 1)
+        return self._diagonal_part.flatten().diag() + self.num_data * (kept * self.eigenvalues) @ kept.T
+
+    @cached_property
+    def _indices(self) -> tuple[Tensor, Tensor]:
+        return self.pairs[0].long(), self.pairs[1].long()
+
+    @cached_property
+    def _kept_diagonal(self) -> Tensor:  # q_T (G, A)
+        shape = (self.gradient_vectors.shape[1], self.input_vectors.shape[1])
+        kept = scatter_pairs(self.eigenvalues, *self._indices, shape)
+        return expanded_diagonal(self.input_vectors, self.gradient_vectors, kept)
+
+    @property
+    def _diagonal_part(self) -> Tensor:  # D' (G, A)
+        return self.num_data * self.remainder + self.prior.precision
+
+    @cached_property
+    def _factors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return D'^(-1/2) (G, A), the K × K middles of p = 1/2 and p = 1, and log det P."""
+        diagonal = self._diagonal_part
+        self._check_invertible(diagonal)
+        root = power(diagonal, -0.5)
+        weights = root.double() if self.scale is None else root.double() * self.scale
+        gram = weighted_gram(
+            weights**2, self.input_vectors.double(), self.gradient_vectors.double(), *self._indices
+        )  # in float64: K × K numbers decide over all others
+        lengths = (self.num_data * self.eigenvalues.double()).sqrt()
+        values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
+        grown = (1 + values).sqrt()
+        # (1 − (1+k)^(-1/2)) / k and (1 − (1+k)^(-1)) / k, written so that nothing cancels as k goes to 0
+        half = vectors / (grown * (grown + 1)) @ vectors.T
+        one = vectors / (1 + values) @ vectors.T
+        log_det = diagonal[diagonal > 0].double().log().sum() + values.log1p().sum()
+        return root, half.to(self.dtype), one.to(self.dtype), log_det.to(self.dtype)
+
+    @cached_property
+    def _weights(self) -> Tensor:  # D'^(-1/2) S (G, A)
+        root = self._factors[0]
+        return root if self.scale is None else root * self.scale
+
+    @cached_property
+    def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
+        return (self.num_data * self.eigenvalues).sqrt()
+
+    def _project(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., K)
+        inner = self.gradient_vectors.T @ (self._weights * x) @ self.input_vectors
+        return self._lengths * gather_pairs(inner, *self._indices)
+
+    def _expand(self, z: Tensor) -> Tensor:  # B z: (..., K) -> (..., G, A)
+        shape = (self.gradient_vectors.shape[1], self.input_vectors.shape[1])
+        inner = scatter_pairs(self._lengths * z, *self._indices, shape)
+        return self._weights * (self.gradient_vectors @ inner @ self.input_vectors.T)
+
+    def _check_invertible(self, diagonal: Tensor) -> None:
+        informed = (self.information > 0) if self.scale is not None else (self.diagonal() > 0)
+        bad = int(((diagonal <= 0) & informed).sum())
+        if bad or bool((diagonal < 0).any()):
+            raise ValueError(
+                f"with this prior_precision the diagonal part of the precision is not positive for {bad} weights that "
+                "have information; give a prior_precision above 0, or use correction='scaled'."
+            )
+
+
+def _check_options(curvature: Curvature, eigen: Eigenbasis, rank: int, support: str, correction: str) -> None:
+    if support not in SUPPORTS:
+        raise ValueError(f"support must be one of {', '.join(map(repr, SUPPORTS))}, got {support!r}.")
+    if correction not in CORRECTIONS:
+        raise ValueError(f"correction must be one of {', '.join(map(repr, CORRECTIONS))}, got {correction!r}.")
+    size = eigen.eigenvalues.numel()
+    if not 1 <= rank <= size:
+        of = "G * A" if size == curvature.shape[0] * curvature.shape[1] else "the pairs of the truncated basis"
+        raise ValueError(f"rank must be between 1 and {size} (= {of}) for layer '{curvature.name}', got {rank}.")

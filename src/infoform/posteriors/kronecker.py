@@ -1,0 +1,122 @@
+"""Precisions that are diagonal in a Kronecker eigenbasis: P = U C Uᵀ + τ (I − U Uᵀ), U = kron(U_G, U_A).
+
+Shared by KFAC and EFB, which differ in C alone. The second term is there where the basis is truncated.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from infoform.eigenbasis import expanded_diagonal
+from infoform.posteriors.base import LayerPosterior, power
+from infoform.priors import LayerPrior
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerPosterior(LayerPosterior):
+    """Everything but the coefficients C."""
+
+    prior: LayerPrior
+    num_data: float
+    input_vectors: Tensor  # U_A (A, a)
+    gradient_vectors: Tensor  # U_G (G, g)
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> Tensor:  # C (g, a)
+        """Return the precisions along the pairs of eigenvectors."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.gradient_vectors.shape[0], self.input_vectors.shape[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.input_vectors.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.input_vectors.device
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def transform(self, noise: Tensor) -> Tensor:
+        return self._apply_power(noise, -0.5)
+
+    def solve(self, x: Tensor) -> Tensor:
+        return self._apply_power(x, -1.0)
+
+    def quadratic_form(self, x: Tensor) -> Tensor:
+        inner = self._project(x)
+        kept = (self.coefficients * inner**2).sum((-2, -1))
+        if not self._truncated:
+            return kept
+        return kept + self._precision * ((x - self._expand(inner)) ** 2).sum((-2, -1))
+
+    def log_det(self) -> Tensor:
+        self._check_invertible()
+        kept = self.coefficients[self.coefficients > self._floor].log().sum()
+        left = self.shape[0] * self.shape[1] - self.coefficients.numel()
+        return kept + left * torch.as_tensor(self._precision, dtype=self.dtype).log() if left else kept
+
+    def diagonal(self) -> Tensor:
+        if not self._truncated:
+            return expanded_diagonal(self.input_vectors, self.gradient_vectors, self.coefficients)
+        extra = self.coefficients - self._precision
+        return expanded_diagonal(self.input_vectors, self.gradient_vectors, extra) + self._precision
+
+    def dense(self) -> Tensor:
+        basis = torch.kron(self.gradient_vectors, self.input_vectors)
+        kept = basis * self.coefficients.flatten() @ basis.T
+        if not self._truncated:
+            return kept
+        eye = torch.eye(len(basis), dtype=self.dtype, device=self.device)
+        return kept + self._precision * (eye - basis @ basis.T)
+
+    def _apply_power(self, x: Tensor, exponent: float) -> Tensor:
+        self._check_invertible()
+        inner = self._project(x)
+        scaled = self._expand(power(self.coefficients, exponent, floor=self._floor) * inner)
+        if not self._truncated:
+            return scaled
+        return scaled + float(self._precision**exponent) * (x - self._expand(inner))
+
+    def _project(self, x: Tensor) -> Tensor:  # (..., G, A) -> (..., g, a)
+        return self.gradient_vectors.T @ x @ self.input_vectors
+
+    def _expand(self, inner: Tensor) -> Tensor:  # (..., g, a) -> (..., G, A)
+        return self.gradient_vectors @ inner @ self.input_vectors.T
+
+    @property
+    def _precision(self) -> float:
+        assert not isinstance(self.prior.precision, Tensor)
+        return self.prior.precision
+
+    @property
+    def _truncated(self) -> bool:
+        return any(u.shape[0] > u.shape[1] for u in (self.input_vectors, self.gradient_vectors))
+
+    @cached_property
+    def _floor(self) -> float:
+        """Coefficients up to here are rounding, not information; with a prior there are none such."""
+        if self._precision > 0:
+            return 0.0
+        return float(self.coefficients.max()) * self.coefficients.numel() * torch.finfo(self.dtype).eps
+
+    def _check_invertible(self) -> None:
+        if self._precision > 0:
+            return
+        missing = int((self.coefficients <= self._floor).sum())
+        fixed = int((self.diagonal() <= self._floor).sum())
+        if self._truncated or missing > fixed:
+            raise ValueError(
+                f"with prior_precision = 0 this {self.structure} posterior has no precision in {missing - fixed} "
+                "directions; give a prior_precision above 0."
+                if not self._truncated
+                else f"a truncated {self.structure} basis needs prior_precision above 0, got 0; raise it."
+            )

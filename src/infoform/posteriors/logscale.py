@@ -1,0 +1,29 @@
+"""One byte a weight for positive numbers of many magnitudes: 0, or one of 255 steps of a logarithmic scale.
+
+Always rounded down, so that what must not be exceeded is not.
+"""
+
+import torch
+from torch import Tensor
+
+OCTAVES = 32.0  # below the largest value; anything smaller becomes 0
+
+
+def encode(values: Tensor) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), (2,)
+    """Return codes and the scale (log2 of the smallest step, distance of steps)."""
+    logs = values.double().log2()
+    finite = logs[logs.isfinite()]
+    if finite.numel() == 0:
+        return torch.zeros_like(values, dtype=torch.uint8), logs.new_zeros(2)
+    high = float(finite.max())
+    low = max(float(finite.min()), high - OCTAVES) - 1e-9
+    step = (high - low) / 254
+    codes = ((logs - low) / step).floor().add(1).clamp(0, 255)
+    return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low, step])
+
+
+def decode(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the values, none above the encoded one (up to the rounding of `dtype`)."""
+    table = torch.exp2(scale[0] + scale[1] * torch.arange(-1, 255, dtype=scale.dtype, device=scale.device))
+    table[0] = 0
+    return table.to(dtype)[codes.long()]

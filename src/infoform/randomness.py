@@ -1,0 +1,47 @@
+"""Randomness that leaves no trace: the global generators are put back, and draws do not depend on the batch size."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@contextmanager
+def isolated(seed: int) -> Iterator[None]:
+    """Seed Python's, NumPy's and torch's global generators, and put them back as found on leaving.
+
+    A shuffling loader draws from them: seeded, every pass sees the same order.
+    """
+    python, numeric = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numeric)  # noqa: NPY002
+
+
+class UniformStream:
+    """Uniform random numbers for one example after the other, the same for every cut into batches."""
+
+    def __init__(self, seed: int, shape: tuple[int, ...], *, block: int = 256) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+        self._shape = shape
+        self._block = block
+        self._left = torch.empty((0, *shape), dtype=torch.float64)
+
+    def take(self, count: int) -> Tensor:  # (count, *shape)
+        """Return the numbers of the next `count` examples."""
+        parts = [self._left]
+        while sum(map(len, parts)) < count:
+            parts.append(torch.rand((self._block, *self._shape), dtype=torch.float64, generator=self._generator))
+        numbers = torch.cat(parts)
+        self._left = numbers[count:]
+        return numbers[:count]
