@@ -1,0 +1,37 @@
+# Everything sets itself up: `make demo` and `make test` need Python 3.11 or later, and nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+export OMP_WAIT_POLICY = PASSIVE
+
+.PHONY: demo test lint types wheel clean
+
+demo: $(READY)
+	$(BIN)/python -m infoform.demo --out out/demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+wheel: $(READY)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m zipfile -l dist/infoform-*.whl | grep -q infoform/py.typed
+
+clean:
+	rm -rf $(VENV) dist build out .mypy_cache .pytest_cache .ruff_cache
+
+# torch comes first and alone, so that no other package can bring another one in
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("infoform needs Python 3.11 or later, got " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
