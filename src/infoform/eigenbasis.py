@@ -36,7 +36,7 @@ def symmetric_eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:  # (n
     scaled = scaled.add(scaled.T).div_(2)  # the products behind it are symmetric only up to rounding
     values, vectors = torch.linalg.eigh(scaled)
     values = values.flip(0).clamp_min(0) * scale
-    return values.to(matrix.dtype), vectors.flip(1).to(matrix.dtype)
+    return values.to(matrix.dtype), vectors.flip(1).to(matrix.dtype).contiguous()
 
 
 def leading_vectors(moment: Tensor, *, columns: int | None, name: str) -> Tensor:  # (n, n) -> (n, columns)
