@@ -1,0 +1,199 @@
+"""Naive references: one example at a time, every matrix formed, nothing shared with the code under test.
+
+∇ (G, A) of example n and Fisher vector v: autograd's gradient of f(x_n) · u_vn, bias as last column
+a (S, A): the layer's convolution (or product) applied with one-hot weights, so that torch cuts the patches itself
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vjp
+from torch.utils.hooks import RemovableHandle
+
+RTOL = 1e-9
+
+
+def assert_close(actual: Tensor | None, expected: Tensor, *, rtol: float = RTOL) -> None:
+    """Compare with a relative tolerance; what cancels to 0 is held to the largest entry's rounding."""
+    assert actual is not None
+    scale = float(expected.abs().max()) if expected.numel() else 0.0
+    torch.testing.assert_close(actual, expected, rtol=rtol, atol=rtol / 1000 * scale)
+
+
+def per_example_gradients(
+    model: nn.Module, layer_names: Sequence[str], x: Tensor, vectors: Tensor
+) -> dict[str, Tensor]:  # vectors (V, N, C) -> (N, V, G, A) each
+    """Return ∇ of every layer by `torch.func.vjp`, one example and one Fisher vector at a time."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    columns = {
+        layer: [names[id(p)] for p in (module.weight, module.bias) if p is not None]
+        for layer, module in ((layer, _module(model, layer)) for layer in layer_names)
+    }
+    gradients: dict[str, list[Tensor]] = {layer: [] for layer in layer_names}
+    for n in range(len(x)):
+
+        def output(values: dict[str, Tensor], one: Tensor = x[n : n + 1]) -> Tensor:
+            return read_logits(functional_call(model, values, (one,))).reshape(-1)
+
+        pull_back = vjp(output, parameters)[1]
+        pulled = [pull_back(vector)[0] for vector in vectors[:, n]]
+        for layer, own in columns.items():
+            gradients[layer].append(
+                torch.stack(
+                    [torch.cat([one[name].reshape(len(one[name]), -1) for name in own], dim=1) for one in pulled]
+                )
+            )
+    return {layer: torch.stack(values) for layer, values in gradients.items()}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """All that a layer's statistics are made of, example by example."""
+
+    gradients: Tensor  # ∇ (N, V, G, A)
+    inputs: list[Tensor]  # a, (H, S, A) for each example
+    output_gradients: list[Tensor]  # g, (V, S, G) for each example
+
+    @property
+    def positions(self) -> float:
+        return sum(a.shape[1] for a in self.inputs) / len(self.inputs)
+
+    @property
+    def input_factor(self) -> Tensor:  # (A, A)
+        total = sum(torch.outer(row, row) / len(a) for a in self.inputs for group in a for row in group)
+        return torch.as_tensor(total) / len(self.inputs)
+
+    @property
+    def gradient_factor(self) -> Tensor:  # (G, G)
+        total = sum(torch.outer(row, row) for g in self.output_gradients for vector in g for row in vector)
+        return torch.as_tensor(total) / len(self.output_gradients)
+
+    @property
+    def diagonal(self) -> Tensor:  # (G, A)
+        return self.gradients.square().sum(1).mean(0)
+
+    @property
+    def block(self) -> Tensor:  # (G * A, G * A), row-major
+        total = sum(torch.outer(one, one) for one in self.gradients.flatten(2).flatten(0, 1))
+        return torch.as_tensor(total) / len(self.gradients)
+
+    @property
+    def input_moment(self) -> Tensor:  # E Σ_v ∇ᵀ∇ (A, A)
+        total = sum(one.T @ one for one in self.gradients.flatten(0, 1))
+        return torch.as_tensor(total) / len(self.gradients)
+
+    @property
+    def gradient_moment(self) -> Tensor:  # E Σ_v ∇∇ᵀ (G, G)
+        total = sum(one @ one.T for one in self.gradients.flatten(0, 1))
+        return torch.as_tensor(total) / len(self.gradients)
+
+    def moments(self, basis: str) -> tuple[Tensor, Tensor]:  # (A, A), (G, G)
+        """Return the matrices whose eigenvectors are that basis."""
+        if basis == "activation":
+            return self.input_factor, self.gradient_factor
+        return self.input_moment, self.gradient_moment
+
+    def eigenvalues(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (A, a), (G, g) -> (g, a)
+        """Return the diagonal of Uᵀ I U with U = kron(U_G, U_A)."""
+        pairs = torch.kron(gradient_vectors, input_vectors)
+        shape = (gradient_vectors.shape[1], input_vectors.shape[1])
+        return (pairs.T @ self.block @ pairs).diagonal().reshape(shape)
+
+    def residual(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (A, a), (G, g) -> (G, A)
+        """Return the diagonal of (1 − U Uᵀ) I (1 − U Uᵀ)."""
+        pairs = torch.kron(gradient_vectors, input_vectors)
+        rest = torch.eye(len(pairs), dtype=pairs.dtype) - pairs @ pairs.T
+        return (rest @ self.block @ rest).diagonal().reshape(self.gradients.shape[2:])
+
+
+def make_reference(model: nn.Module, layer_name: str, x: Tensor, vectors: Tensor) -> Reference:
+    """Return the reference of one layer; `vectors` (V, N, C) as for `per_example_gradients`."""
+    gradients = per_example_gradients(model, [layer_name], x, vectors)[layer_name]
+    inputs, output_gradients = [], []
+    for n in range(len(x)):
+        a, g = _one_example(model, layer_name, x[n : n + 1], vectors[:, n])
+        inputs.append(a)
+        output_gradients.append(g)
+    return Reference(gradients, inputs, output_gradients)
+
+
+def one_hot_inputs(module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, A)
+    """Return a layer's inputs by applying the layer with one-hot weights, a group at a time."""
+    if isinstance(module, nn.Linear):
+        rows = x.flatten(1, -2) if x.dim() > 2 else x.unsqueeze(1)  # (N, S, A)
+        patches = rows.unsqueeze(0)
+    else:
+        assert isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        patches = torch.stack([_patches(module, part) for part in x.chunk(module.groups, dim=1)])
+    if module.bias is not None:
+        patches = torch.cat([patches, torch.ones_like(patches[..., :1])], dim=-1)
+    return patches
+
+
+def output_rows(module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (N, S, G)
+    """Return a layer's outputs (or their gradients) with one row for each position."""
+    if isinstance(module, nn.Linear):
+        return g.flatten(1, -2) if g.dim() > 2 else g.unsqueeze(1)
+    return g.flatten(2).transpose(1, 2)
+
+
+def read_logits(outputs: Any) -> Tensor:
+    """Return the outputs, also from an object that holds them as `.logits`."""
+    logits = outputs if isinstance(outputs, Tensor) else outputs.logits
+    assert isinstance(logits, Tensor)
+    return logits
+
+
+def _patches(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:  # one group's (N, C, ...) -> (N, S, A)
+    size = module.weight[0].numel()
+    probe: nn.Module = type(module)(
+        x.shape[1],
+        size,
+        module.kernel_size,  # type: ignore[arg-type]
+        stride=module.stride,  # type: ignore[arg-type]
+        padding=module.padding,  # type: ignore[arg-type]
+        dilation=module.dilation,  # type: ignore[arg-type]
+        padding_mode=module.padding_mode,
+        bias=False,
+        dtype=x.dtype,
+    )
+    one_hot = torch.eye(size, dtype=x.dtype).reshape(size, *module.weight.shape[1:])
+    patches: Tensor = functional_call(probe, {"weight": one_hot}, (x,))
+    return patches.flatten(2).transpose(1, 2)
+
+
+def _one_example(
+    model: nn.Module, layer_name: str, x: Tensor, vectors: Tensor
+) -> tuple[Tensor, Tensor]:  # vectors (V, C) -> (H, S, A), (V, S, G)
+    twin = copy.deepcopy(model)
+    target = _module(twin, layer_name)
+    users = [m for m in twin.modules() if type(m) is type(target) and m.weight is target.weight]
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def record(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        calls.append((module, args[0].detach().clone(), output))
+        return output.clone()  # whatever is done in place afterwards is done to the copy
+
+    handles: list[RemovableHandle] = [user.register_forward_hook(record) for user in users]
+    outputs = read_logits(twin(x)).reshape(-1)
+    for handle in handles:
+        handle.remove()
+    pulled = [
+        torch.autograd.grad(outputs, [c[2] for c in calls], vector, retain_graph=True, allow_unused=True)
+        for vector in vectors
+    ]
+    reached = [i for i in range(len(calls)) if pulled[0][i] is not None]
+    inputs = torch.cat([one_hot_inputs(calls[i][0], calls[i][1])[:, 0] for i in reached], dim=1)
+    rows = [torch.cat([output_rows(calls[i][0], one[i])[0] for i in reached]) for one in pulled]
+    return inputs, torch.stack(rows)
+
+
+def _module(model: nn.Module, name: str) -> nn.Module:
+    module = model.get_submodule(name)
+    assert isinstance(module.weight, Tensor)
+    return module
