@@ -84,7 +84,10 @@ class Full(LayerPosterior):
     def _apply_power(self, x: Tensor, exponent: float) -> Tensor:
         self._check_invertible()
         scale = power(self._precisions, exponent, floor=self._floor)
-        return ((x.flatten(-2) @ self.eigenvectors * scale) @ self.eigenvectors.T).reshape(x.shape)
+        scaled = ((x.flatten(-2) @ self.eigenvectors * scale) @ self.eigenvectors.T).reshape(x.shape)
+        if not self._floor:
+            return scaled
+        return torch.where(self.diagonal() > self._floor, scaled, 0)  # exactly, not up to rounding
 
     @cached_property
     def _precisions(self) -> Tensor:  # (G * A,)

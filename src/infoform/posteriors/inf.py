@@ -37,6 +37,7 @@ from infoform.posteriors.base import LayerPosterior, power, required
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
+LEAST_REMAINDER = 2.0**-10  # of f, left in D at any rank where scaled; a hundredth of a step of S²
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,8 @@ class Inf(LayerPosterior):
         storage = storage or exact.dtype
         if correction == "additive":
             remainder = exact - q_kept
-            clipped = int((remainder < 0).sum()) if clip else 0
+            rounding = torch.finfo(exact.dtype).eps * float(q_kept.max())  # of eigenvectors at a unit without gradient
+            clipped = int((remainder < -rounding).sum()) if clip else 0
             remainder = remainder.clamp_min(0) if clip else remainder
             return cls(prior, num_data, remainder.to(storage), *low_rank, clipped=clipped)
         information = exact.to(storage)
@@ -102,8 +104,9 @@ class Inf(LayerPosterior):
         q = q_kept + expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, left)  # (G, A)
         if eigen.residual is not None:
             q += eigen.residual
-        # q_T is recomputed where the posterior is used, perhaps in another order of summation: stay below that
-        margin = 4 * (sum(kept.shape) + 4) * torch.finfo(q.dtype).eps
+        # q_T is recomputed where the posterior is used, perhaps in another order of summation: stay below that; and
+        # D, which B is divided by, must not be mere rounding where all pairs are kept and there is no prior
+        margin = max(4 * (sum(kept.shape) + 4) * torch.finfo(q.dtype).eps, LEAST_REMAINDER)
         ratio = torch.where(q > 0, information.to(q.dtype) / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
         squared = ratio.clamp_max(2.0**60) * (1 - margin)
         return cls(prior, num_data, information, *low_rank, *logscale.encode(squared))
@@ -226,7 +229,9 @@ class Inf(LayerPosterior):
         return self._weights * (self.gradient_vectors @ inner @ self.input_vectors.T)
 
     def _check_invertible(self, diagonal: Tensor) -> None:
-        informed = (self.information > 0) if self.scale is not None else (self.diagonal() > 0)
+        precision = self.diagonal()
+        rounding = 0.0 if self.scale is not None else torch.finfo(self.dtype).eps * float(precision.max())
+        informed = precision > rounding
         bad = int(((diagonal <= 0) & informed).sum())
         if bad or bool((diagonal < 0).any()):
             raise ValueError(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 OCTAVES = 32.0  # below the largest value; anything smaller becomes 0
+SLACK = 1e-9  # octaves; far above the rounding of logarithms, which could lift a value over the encoded one
 
 
 def encode(values: Tensor) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), (2,)
@@ -16,14 +17,14 @@ def encode(values: Tensor) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), 
     if finite.numel() == 0:
         return torch.zeros_like(values, dtype=torch.uint8), logs.new_zeros(2)
     high = float(finite.max())
-    low = max(float(finite.min()), high - OCTAVES) - 1e-9
-    step = (high - low) / 254
+    low = max(float(finite.min()), high - OCTAVES)
+    step = (high - low) / 254 or 1.0
     codes = ((logs - low) / step).floor().add(1).clamp(0, 255)
-    return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low, step])
+    return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low - SLACK, step])
 
 
 def decode(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the values, none above the encoded one (up to the rounding of `dtype`)."""
+    """Return the values, none above the encoded one (if that is a number of `dtype`)."""
     table = torch.exp2(scale[0] + scale[1] * torch.arange(-1, 255, dtype=scale.dtype, device=scale.device))
     table[0] = 0
     return table.to(dtype)[codes.long()]
