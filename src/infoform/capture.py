@@ -66,9 +66,8 @@ class Capture:
         self.calls[name].append(Call(module, inputs.detach(), inputs._version))
         if not torch.is_grad_enabled():
             return output
-        if not output.requires_grad:
-            assert self._anchor is not None
-            output = _Root.apply(output, self._anchor)  # type: ignore[no-untyped-call]
+        assert self._anchor is not None
+        tapped: Tensor = _Tap.apply(output, self._anchor)  # type: ignore[no-untyped-call]
 
         def arrive(gradient: Tensor) -> None:
             self._gradients.setdefault(name, {})[index] = gradient
@@ -76,8 +75,8 @@ class Capture:
                 self._flush(name)
 
         # registered before any in-place activation, so it sees the gradient of the layer's own output
-        output.register_hook(arrive)
-        return output
+        tapped.register_hook(arrive)
+        return tapped
 
     def _flush(self, name: str) -> None:
         assert self._sink is not None
@@ -103,7 +102,8 @@ def capturing(model: nn.Module, layers: Mapping[str, Layer]) -> Iterator[Capture
     capture = Capture(model, state)
     with evaluation_mode(model), _no_fused_attention():
         handles = [
-            module.register_forward_hook(_tap_hook(capture, name), with_kwargs=True)
+            # before the user's own hooks, which may change the output
+            module.register_forward_hook(_tap_hook(capture, name), with_kwargs=True, prepend=True)
             for name, layer in layers.items()
             for module in layer.modules
         ]
@@ -144,14 +144,14 @@ def _tap_hook(capture: Capture, name: str) -> Callable[..., Tensor]:
     return hook
 
 
-class _Root(torch.autograd.Function):
-    """Makes a layer's output the start of the graph where nothing before it needs a gradient; copies nothing."""
+class _Tap(torch.autograd.Function):
+    """The identity, with the anchor as a second input, so that every layer leads to it; copies nothing."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, anchor: Tensor) -> Tensor:
-        ctx.mark_dirty(output)
-        return output
+        # the same storage, but no view: a hook on a view is lost when an in-place activation follows
+        return output.new_empty(0).set_(output.detach())  # type: ignore[call-overload, no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
-        return None, gradients[0].new_zeros(())
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        return gradients[0] if ctx.needs_input_grad[0] else None, gradients[0].new_zeros(())
