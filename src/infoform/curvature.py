@@ -6,7 +6,7 @@ Pass 1 sums the moments whose eigenvectors are the bases; pass 2 sums what is me
 diagonal. A fit that needs no basis takes one pass. Both passes see the same sampled labels.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -89,7 +89,7 @@ def fit_curvature(
 ) -> Fit:
     """Collect the wanted statistics of all layers."""
     check_independence(model)
-    if wanted.bases and iter(loader) is loader:
+    if wanted.bases and isinstance(loader, Iterator):  # asking iter() would start workers and draw a seed
         raise ValueError(
             "the loader must be one that can be read twice (a DataLoader or a list), got an iterator; "
             "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
