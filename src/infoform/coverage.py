@@ -98,6 +98,8 @@ def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tupl
         selected = patterns is None or any(fnmatchcase(other, p) for other, _ in sharing for p in patterns)
         if rule is None:
             reason = f"{type(module).__name__} has no rule in infoform.layers"
+        elif own.keys() != {"weight"} | ({"bias"} if module.bias is not None else set()):
+            reason = f"the weight of '{name}' is computed from other parameters (weight or spectral norm, say)"
         elif strangers:
             reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
         elif not selected:
