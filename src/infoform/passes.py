@@ -55,7 +55,9 @@ class DataPass:
                 if targets is None:
                     labelled = False
                 else:
-                    log_likelihood += float(self.likelihood.log_prob(outputs.detach(), targets).double().sum())
+                    # in float64: the fitted noise is a small difference of this sum and a constant
+                    exact = targets.double() if targets.is_floating_point() else targets
+                    log_likelihood += float(self.likelihood.log_prob(outputs.detach().double(), exact).sum())
                 examples += size
                 tick(size)
         if examples == 0:
@@ -80,6 +82,8 @@ class DataPass:
                         f"got shape {tuple(call.inputs.shape)} in layer '{name}'; exclude it with layers=, "
                         "or make the model batch-first."
                     )
+        if outputs.shape[0] == 0:
+            return outputs, None
         if batch.targets is not None:
             return outputs, self.likelihood.check_targets(batch.targets, outputs.detach())
         if self.fisher == "empirical":

@@ -87,12 +87,12 @@ class Regression(Likelihood):
                 "give (input, target) batches or a known noise, as in Regression(noise=0.1)."
             )
         count = summary.num_examples * summary.num_outputs
-        noise = math.sqrt(-2 * summary.log_likelihood / count - math.log(2 * math.pi))
-        if not noise > 0:
+        variance = -2 * summary.log_likelihood / count - math.log(2 * math.pi)
+        if not variance > 0:  # also where rounding takes it below
             raise ValueError(
                 "the model fits its targets exactly, so that no noise can be fitted; give Regression(noise=...)."
             )
-        return noise
+        return math.sqrt(variance)
 
     def information_scale(self, noise: float | None, kind: str) -> float:
         assert noise is not None
