@@ -1,4 +1,4 @@
-"""Curvatures of imaginary layers, made naively from random inputs and output gradients: explicit loops, no shortcuts."""
+"""Curvatures of imaginary layers, made naively from random inputs and output gradients."""
 
 from collections.abc import Sequence
 

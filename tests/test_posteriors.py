@@ -1,0 +1,339 @@
+"""Every structure with every option keeps what a `LayerPosterior` promises."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from checks import check_posterior, check_with_prior
+from curvatures import make_curvature, random_gradients
+from infoform.curvature import Curvature
+from infoform.eigenbasis import Eigenbasis
+from infoform.posteriors import PRESETS, STRUCTURES, Full, Inf, LayerPosterior
+from infoform.priors import LayerPrior
+
+G, A = 4, 6
+FULL_RANK = G * A
+TRUNCATED = (3, 4)  # columns kept of U_G and U_A
+
+# options by structure; a structure that is not here is tested with its defaults
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "diag": [{"storage": storage} for storage in (None, torch.bfloat16)],
+    "kfac": [{"damping": damping} for damping in ("factored", "exact")],
+    "efb": [{"basis": basis} for basis in ("gradient", "activation")],
+    "inf": [
+        {"rank": 5, "basis": basis, "support": support, "correction": correction, "storage": storage}
+        for basis, support, correction, storage in itertools.product(
+            ("gradient", "activation"), ("top", "grid"), ("scaled", "additive"), (None, torch.bfloat16)
+        )
+    ],
+}
+CASES = [(name, options) for name in STRUCTURES for options in OPTIONS.get(name, [{}])]
+CASES += [(name, options | ({"rank": 5} if name == "inf" else {})) for name, options in PRESETS.values()]
+
+# the prior of a layer with tau; every prior that a structure must carry
+PRIORS: dict[str, Callable[[Curvature, float], LayerPrior]] = {
+    "isotropic": lambda curvature, tau: LayerPrior(tau),
+}
+
+every_case = pytest.mark.parametrize(("structure", "options"), CASES, ids=str)
+every_prior = pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS.keys())
+
+
+def layer(*, examples: int = 12, basis_columns: tuple[int, int] | None = None, seed: int = 0) -> Curvature:
+    """Return a layer with fewer examples than weights: its exact block is rank-deficient."""
+    return make_curvature(*random_gradients(examples=examples, shape=(G, A), seed=seed), basis_columns=basis_columns)
+
+
+def build(
+    structure: str, curvature: Curvature, *, prior: LayerPrior, num_data: float = 40.0, **options: Any
+) -> LayerPosterior:
+    return STRUCTURES[structure].from_curvature(curvature, prior=prior, num_data=num_data, **options)
+
+
+@every_prior
+@every_case
+@pytest.mark.parametrize("columns", [None, TRUNCATED], ids=["whole basis", "truncated basis"])
+def test_every_structure_conforms(
+    structure: str,
+    options: dict[str, Any],
+    prior: Callable[[Curvature, float], LayerPrior],
+    columns: tuple[int, int] | None,
+) -> None:
+    curvature = layer(basis_columns=columns)
+    posterior = build(structure, curvature, prior=prior(curvature, 0.7), **options)
+    if options.get("storage") is None or structure == "inf":
+        assert posterior.dtype == torch.float64
+        check_posterior(posterior)
+    else:  # computes in float32
+        check_posterior(posterior, rtol=1e-5)
+
+
+@every_prior
+@every_case
+def test_one_example_is_enough_with_a_prior(
+    structure: str, options: dict[str, Any], prior: Callable[[Curvature, float], LayerPrior]
+) -> None:
+    curvature = make_curvature(*random_gradients(examples=1, shape=(G, A), positions=1))
+    posterior = build(structure, curvature, prior=prior(curvature, 0.7), **options)
+    check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-5)
+
+
+@every_prior
+@every_case
+def test_another_prior_is_the_same_as_building_anew(
+    structure: str, options: dict[str, Any], prior: Callable[[Curvature, float], LayerPrior]
+) -> None:
+    curvature = layer()
+    check_with_prior(
+        lambda given, count: build(structure, curvature, prior=given, num_data=count, **options),
+        (prior(curvature, 0.7), 40.0),
+        (prior(curvature, 3.0), 7.0),
+    )
+
+
+@every_case
+@pytest.mark.parametrize("columns", [None, TRUNCATED], ids=["whole basis", "truncated basis"])
+def test_precision_is_the_formula_written_densely(
+    structure: str, options: dict[str, Any], columns: tuple[int, int] | None
+) -> None:
+    if options.get("storage") is not None:
+        pytest.skip("rounded storage is compared with what is stored, in test_inf")
+    curvature = layer(basis_columns=columns)
+    posterior = build(structure, curvature, prior=LayerPrior(0.7), num_data=40.0, **options)
+    assert_close(posterior.dense(), dense_precision(posterior, curvature, options, 40.0, 0.7), rtol=1e-9, atol=1e-9)
+
+
+def dense_precision(
+    posterior: LayerPosterior, curvature: Curvature, options: dict[str, Any], n: float, tau: float
+) -> Tensor:
+    """Return P from the table in the documentation; S of "inf" is the posterior's own, as it is rounded."""
+    eye = torch.eye(FULL_RANK, dtype=torch.float64)
+    name = posterior.structure
+    assert curvature.diagonal is not None
+    if name == "diag":
+        return n * curvature.diagonal.flatten().diag() + tau * eye
+    if name == "full":
+        assert curvature.block is not None
+        return n * curvature.block + tau * eye
+    if name == "kfac":
+        assert curvature.input_factor is not None
+        assert curvature.gradient_factor is not None
+        assert curvature.positions is not None
+        a, g = curvature.input_factor, curvature.gradient_factor / curvature.positions
+        if options["damping"] == "exact":
+            return n * torch.kron(g, a) + tau * eye
+        return torch.kron(
+            n**0.5 * g + tau**0.5 * torch.eye(G, dtype=torch.float64),
+            n**0.5 * a + tau**0.5 * torch.eye(A, dtype=torch.float64),
+        )
+    eigen = curvature.bases[options["basis"]]
+    basis = torch.kron(eigen.gradient_vectors, eigen.input_vectors)
+    if name == "efb":
+        return n * (basis * eigen.eigenvalues.flatten()) @ basis.T + tau * eye
+    assert isinstance(posterior, Inf)
+    kept = naive_kept_eigenvalues(eigen, options["rank"], options["support"])
+    low_rank = (basis * kept.flatten()) @ basis.T
+    scale = torch.ones(FULL_RANK, dtype=torch.float64) if posterior.scale is None else posterior.scale.flatten()
+    rest = curvature.diagonal.flatten() - scale**2 * low_rank.diag()
+    if posterior.scale is None:
+        rest = rest.clamp_min(0)
+    return n * (scale[:, None] * low_rank * scale + rest.diag()) + tau * eye
+
+
+def naive_kept_eigenvalues(eigen: Eigenbasis, rank: int, support: str) -> Tensor:  # (g, a), 0 where not kept
+    pairs = [(row, column) for row in range(eigen.eigenvalues.shape[0]) for column in range(eigen.eigenvalues.shape[1])]
+    largest = sorted(pairs, key=lambda pair: -float(eigen.eigenvalues[pair]))[:rank]
+    if support == "grid":
+        rows, columns = {row for row, _ in largest}, {column for _, column in largest}
+        largest = [(row, column) for row in rows for column in columns]
+    kept = torch.zeros_like(eigen.eigenvalues)
+    for pair in largest:
+        kept[pair] = eigen.eigenvalues[pair]
+    return kept
+
+
+WITHOUT_INFORMATION: dict[str, dict[str, Any]] = {
+    "a dead output": {"zero_rows": (1,)},
+    "a dead input": {"zero_columns": (2,)},
+    "dead outputs and inputs": {"zero_rows": (0, 3), "zero_columns": (4,)},
+    "single weights": {"zero_weights": ((1, 2), (3, 0), (3, 5))},
+    "a dead input and single weights": {"zero_columns": (5,), "zero_weights": ((0, 0), (2, 4))},
+}
+SINGLES = {name for name, zeros in WITHOUT_INFORMATION.items() if "zero_weights" in zeros}
+
+
+def layer_without(which: str, *, examples: int) -> Curvature:
+    zeros = dict(WITHOUT_INFORMATION[which])
+    single = zeros.pop("zero_weights", ())
+    return make_curvature(*random_gradients(examples=examples, shape=(G, A), **zeros), zero_weights=single)
+
+
+@every_prior
+@every_case
+@pytest.mark.parametrize("which", WITHOUT_INFORMATION)
+def test_weights_without_information_have_the_prior(
+    structure: str, options: dict[str, Any], which: str, prior: Callable[[Curvature, float], LayerPrior]
+) -> None:
+    curvature = layer_without(which, examples=12)
+    posterior = build(structure, curvature, prior=prior(curvature, 0.7), **options)
+    check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-5)
+
+
+@every_case
+@pytest.mark.parametrize("which", WITHOUT_INFORMATION)
+def test_weights_without_information_are_held_fixed_without_a_prior(
+    structure: str, options: dict[str, Any], which: str
+) -> None:
+    curvature = layer_without(which, examples=300)
+    assert curvature.diagonal is not None
+    fixed = curvature.diagonal == 0
+    if structure in ("kfac", "efb"):  # which know of single weights only through their row and column
+        fixed = fixed.all(1, keepdim=True) | fixed.all(0, keepdim=True)
+    if options.get("correction") == "additive":
+        options = options | {"rank": 1}  # at which D is positive for every other weight, so that P is invertible
+        if which in SINGLES:
+            pytest.skip("the additive correction gives such weights a precision, and D = 0: refused, tested below")
+    posterior = build(structure, curvature, prior=LayerPrior(0.0), **options)
+    check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-4, fixed=fixed)
+
+
+@pytest.mark.parametrize("rank", [1, 5, FULL_RANK - 1, FULL_RANK])
+def test_the_scaled_correction_needs_no_prior_at_any_rank(rank: int) -> None:
+    curvature = layer(examples=300)
+    check_posterior(build("inf", curvature, prior=LayerPrior(0.0), rank=rank))
+
+
+def test_a_singular_posterior_is_refused_and_names_the_prior_precision() -> None:
+    few = layer(examples=3)
+    enough = layer(examples=300)
+    truncated = layer(examples=300, basis_columns=TRUNCATED)
+    dead_weight = layer_without("single weights", examples=300)
+    one = make_curvature(*random_gradients(examples=1, shape=(G, A), positions=1))
+    none = LayerPrior(0.0)
+    singular: dict[str, LayerPosterior] = {
+        "full, fewer examples than weights": build("full", few, prior=none),
+        "kfac, one example": build("kfac", one, prior=none),
+        "okf, one example": build("kfac", one, prior=none, damping="exact"),
+        "efb, one example": build("efb", one, prior=none),
+        "efb, truncated": build("efb", truncated, prior=none),
+        "inf, paper, clipped": build("inf", enough, prior=none, rank=FULL_RANK, correction="additive"),
+        "inf, paper, indefinite": build("inf", enough, prior=none, rank=FULL_RANK, correction="additive", clip=False),
+        "inf, paper, f = 0 < q": build("inf", dead_weight, prior=none, rank=1, correction="additive"),
+    }
+    x = torch.ones(G, A, dtype=torch.float64)
+    for name, posterior in singular.items():
+        for use in (posterior.transform, posterior.solve, lambda _, one=posterior: one.log_det()):
+            with pytest.raises(ValueError, match="prior_precision"):
+                use(x)
+        assert posterior.dense().isfinite().all(), name  # what it is can be looked at all the same
+        assert posterior.quadratic_form(x).isfinite(), name
+
+
+@every_case
+def test_repeated_eigenvalues_do_no_harm(structure: str, options: dict[str, Any]) -> None:
+    outputs, inputs = 3, 4
+    a = torch.eye(inputs, dtype=torch.float64).repeat(outputs, 1).unsqueeze(1)  # all pairs of unit vectors, so that
+    g = torch.eye(outputs, dtype=torch.float64).repeat_interleave(inputs, 0).unsqueeze(1)  # every eigenvalue is equal
+    curvature = make_curvature(a, g)
+    for tau in (0.7, 0.0):
+        if tau == 0 and options.get("correction") == "additive":
+            continue  # D = f − q_T is exactly 0 where a pair is kept
+        posterior = build(structure, curvature, prior=LayerPrior(tau), **options)
+        check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-5)
+
+
+@every_case
+def test_an_example_without_any_gradient_leaves_the_prior(structure: str, options: dict[str, Any]) -> None:
+    a, g = random_gradients(examples=3, shape=(G, A))
+    posterior = build(structure, make_curvature(a, 0 * g), prior=LayerPrior(0.7), **options)
+    check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-5)
+    if options.get("damping") != "factored":
+        expected = 0.7 * torch.eye(FULL_RANK, dtype=posterior.dtype)
+        assert_close(posterior.dense(), expected, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-6, atol=1e-9)
+
+
+@every_case
+@pytest.mark.parametrize("condition", [1e6, 1e9, 1e12])
+def test_badly_conditioned_layers_lose_no_more_than_their_condition_number(
+    structure: str, options: dict[str, Any], condition: float
+) -> None:
+    scales = torch.logspace(0, -6, A, dtype=torch.float64)
+    curvature = make_curvature(*random_gradients(examples=300, shape=(G, A), input_scales=scales))
+    curvature_size = float(build("full", curvature, prior=LayerPrior(0.0), num_data=1.0).diagonal().max())
+    posterior = build(
+        structure, curvature, prior=LayerPrior(1e-6), num_data=1e-6 * condition / curvature_size, **options
+    )
+    if posterior.dtype != torch.float64:
+        return  # a diagonal, computed in float32: nothing that a condition number can spoil
+    values = torch.linalg.eigvalsh(posterior.dense())
+    measured = float(values[-1] / values[0])
+    if options.get("damping") != "factored":  # which adds √τ times the factors, and so is never as bad
+        assert measured > condition / 100, "the case is not as hard as it says"
+    rounding = measured * torch.finfo(torch.float64).eps  # condition number times rounding
+    check_posterior(posterior, rtol=max(10 * rounding, 1e-9), whitened=True)
+    if options.get("correction") != "additive":  # whose D' spans as many magnitudes as P, and enters once more below
+        check_posterior(posterior, rtol=max(100 * rounding, 1e-9))
+
+
+@every_case
+def test_float32_loses_no_more_than_the_condition_number(structure: str, options: dict[str, Any]) -> None:
+    curvature = make_curvature(*random_gradients(examples=12, shape=(G, A)), dtype=torch.float32)
+    posterior = build(structure, curvature, prior=LayerPrior(0.7), num_data=4.0, **options)
+    assert posterior.dtype == torch.float32
+    values = torch.linalg.eigvalsh(posterior.dense().double())
+    check_posterior(posterior, rtol=100 * float(values[-1] / values[0]) * torch.finfo(torch.float32).eps)
+
+
+def test_statistics_that_were_not_collected_are_named() -> None:
+    bare = Curvature("encoder.0", (G, A))
+    for name, structure in STRUCTURES.items():
+        with pytest.raises(ValueError, match=r"'encoder\.0'.*fit with"):
+            structure.from_curvature(bare, prior=LayerPrior(1.0), num_data=1.0)
+        assert structure.structure == name
+    without_basis = Curvature("encoder.0", (G, A), diagonal=layer().diagonal)
+    with pytest.raises(ValueError, match=r"gradient basis.*'encoder\.0'"):
+        Inf.from_curvature(without_basis, prior=LayerPrior(1.0), num_data=1.0)
+
+
+def test_options_that_do_not_exist_are_refused() -> None:
+    curvature = layer()
+    for structure, options, message in (
+        ("kfac", {"damping": "none"}, "damping must be one of 'factored', 'exact', got 'none'"),
+        ("inf", {"rank": 5, "support": "all"}, "support must be one of 'top', 'grid', got 'all'"),
+        ("inf", {"rank": 5, "correction": "no"}, "correction must be one of 'scaled', 'additive', got 'no'"),
+        ("inf", {"rank": 0}, r"rank must be between 1 and 24 \(= G \* A\) for layer 'layer', got 0"),
+        ("inf", {"rank": 25}, r"rank must be between 1 and 24 \(= G \* A\) for layer 'layer', got 25"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(structure, curvature, prior=LayerPrior(1.0), **options)
+    with pytest.raises(ValueError, match=r"rank must be between 1 and 12 \(= the pairs of the truncated basis\)"):
+        build("inf", layer(basis_columns=TRUNCATED), prior=LayerPrior(1.0), rank=13)
+
+
+def test_samples_have_the_posterior_covariance() -> None:
+    curvature = make_curvature(*random_gradients(examples=8, shape=(2, 3)))
+    posterior = build("inf", curvature, prior=LayerPrior(0.7), num_data=2.0, rank=3)
+    count = 200_000
+    samples = posterior.sample(count, generator=torch.Generator().manual_seed(0)).flatten(1)
+    expected = torch.linalg.inv(posterior.dense())
+    deviations = expected.diag().sqrt()
+    found = (samples.T @ samples / count) / (deviations[:, None] * deviations)
+    # the standard error of a correlation is at most sqrt(2 / count); five of them
+    assert_close(found, expected / (deviations[:, None] * deviations), rtol=0, atol=5 * (2 / count) ** 0.5)
+    assert_close(samples.mean(0) / deviations, torch.zeros(6, dtype=torch.float64), rtol=0, atol=5 * count**-0.5)
+
+
+def test_the_exact_block_is_the_reference() -> None:
+    curvature = layer()
+    posterior = build("full", curvature, prior=LayerPrior(0.7), num_data=40.0)
+    assert isinstance(posterior, Full)
+    assert curvature.block is not None
+    assert curvature.diagonal is not None
+    expected = 40.0 * curvature.block + 0.7 * torch.eye(FULL_RANK, dtype=torch.float64)
+    assert_close(posterior.dense(), expected, rtol=1e-9, atol=1e-9)
+    assert_close(posterior.diagonal(), 40.0 * curvature.diagonal + 0.7, rtol=1e-9, atol=0)
