@@ -26,7 +26,7 @@ from infoform.eigenbasis import SUPPORTS
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS, DataSummary, Likelihood, get_likelihood
 from infoform.posterior import Posterior
 from infoform.posteriors import CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES, Inf, LayerPosterior
-from infoform.priors import PRIORS, Isotropic, Prior
+from infoform.priors import PRIORS, Isotropic, LayerPrior, Prior
 
 STORAGES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -163,7 +163,7 @@ class Laplace:
         scale = self.likelihood.information_scale(self.noise, self.fit_settings.fisher)
         return Posterior(
             {
-                name: layer.with_prior(prior.layer(name), count * scale)
+                name: layer.with_prior(prior.layer(name, num_data=count * scale, inputs=None), count * scale)
                 for name, layer in self._structure_layers(structure, options).items()
             }
         )
@@ -237,7 +237,7 @@ class Laplace:
                     f"the loaded file holds the structure {self.structure!r} alone; "
                     "save it with curvature=True to have others from it."
                 )
-            unit = Isotropic(1.0).layer("")
+            unit = LayerPrior(1.0)
             built = {}
             for name, curvature in fit.curvature.items():
                 given = dict(chosen)
@@ -313,7 +313,7 @@ def load(
         statistics=saved["statistics"],
     )
     kind, chosen = laplace._resolve(None, {})
-    unit = Isotropic(1.0).layer("")
+    unit = LayerPrior(1.0)
     laplace._structured[_key(kind, chosen)] = {
         name: STRUCTURES[kind](prior=unit, num_data=1.0, **_under(tensors, f"layer/{name}/"), **settings)  # type: ignore[call-arg]
         for name, settings in saved["layers"].items()

@@ -1,4 +1,4 @@
-"""Diagonal information: P = N f + τ, every weight on its own.
+"""Diagonal information: P = N f + prior; with an isotropic prior, P = N f + τ, every weight on its own.
 
 A weight without information (f = 0) is held fixed where τ = 0, as in the paper.
 """
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from infoform.curvature import Curvature, Wanted
-from infoform.posteriors.base import LayerPosterior, power, required
+from infoform.posteriors.base import LayerPosterior, required
+from infoform.posteriors.rowblocks import RowBlocks
 from infoform.priors import LayerPrior
 
 
@@ -55,24 +56,23 @@ class Diag(LayerPosterior):
         return self.shape
 
     def transform(self, noise: Tensor) -> Tensor:
-        return self._root * noise
+        return self._rows.transform(noise)
 
     def solve(self, x: Tensor) -> Tensor:
-        return self._root**2 * x
+        return self._rows.solve(x)
 
     def quadratic_form(self, x: Tensor) -> Tensor:
-        return (self.diagonal() * x**2).sum((-2, -1))
+        return self._rows.quadratic_form(x)
 
     def log_det(self) -> Tensor:
-        precision = self.diagonal()
-        return precision[precision > 0].log().sum()
+        return self._rows.log_det().to(self.dtype)
 
     def diagonal(self) -> Tensor:
-        return self.num_data * self.information.to(self.dtype) + self.prior.precision
+        return self._rows.diagonal_of()
 
     def dense(self) -> Tensor:
-        return self.diagonal().flatten().diag()
+        return self._rows.dense()
 
     @cached_property
-    def _root(self) -> Tensor:  # P^(-1/2) (G, A)
-        return power(self.diagonal(), -0.5)
+    def _rows(self) -> RowBlocks:
+        return RowBlocks(self.num_data * self.information.to(self.dtype) + self.prior.precision, self.prior)

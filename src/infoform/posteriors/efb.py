@@ -40,4 +40,4 @@ class Efb(KroneckerPosterior):
 
     @cached_property
     def coefficients(self) -> Tensor:
-        return self.num_data * self.eigenvalues + self._precision
+        return self.num_data * self.eigenvalues + self._along

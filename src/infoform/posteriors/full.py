@@ -1,6 +1,6 @@
 """The exact block: P = N I + τ I, for layers small enough to hold it; the reference of all others.
 
-Kept as eigenpairs of I, so that another N or τ costs nothing.
+Kept as eigenpairs of I, so that with an isotropic prior another N or τ costs nothing.
 """
 
 from collections.abc import Mapping
@@ -69,42 +69,51 @@ class Full(LayerPosterior):
         return self._apply_power(x, -1.0)
 
     def quadratic_form(self, x: Tensor) -> Tensor:
-        return (self._precisions * (x.flatten(-2) @ self.eigenvectors) ** 2).sum(-1)
+        precisions, vectors = self._eigenpairs
+        return (precisions * (x.flatten(-2) @ vectors) ** 2).sum(-1)
 
     def log_det(self) -> Tensor:
         self._check_invertible()
-        return self._precisions[self._precisions > self._floor].log().sum()
+        precisions, _ = self._eigenpairs
+        return precisions[precisions > self._floor].log().sum()
 
     def diagonal(self) -> Tensor:
-        return (self.eigenvectors**2 @ self._precisions).reshape(self.shape)
+        precisions, vectors = self._eigenpairs
+        return (vectors**2 @ precisions).reshape(self.shape)
 
     def dense(self) -> Tensor:
-        return self.eigenvectors * self._precisions @ self.eigenvectors.T
+        precisions, vectors = self._eigenpairs
+        return vectors * precisions @ vectors.T
 
     def _apply_power(self, x: Tensor, exponent: float) -> Tensor:
         self._check_invertible()
-        scale = power(self._precisions, exponent, floor=self._floor)
-        scaled = ((x.flatten(-2) @ self.eigenvectors * scale) @ self.eigenvectors.T).reshape(x.shape)
-        if not self._floor:
-            return scaled
-        return torch.where(self.diagonal() > self._floor, scaled, 0)  # exactly, not up to rounding
+        precisions, vectors = self._eigenpairs
+        scale = power(precisions, exponent, floor=self._floor)
+        return ((x.flatten(-2) @ vectors * scale) @ vectors.T).reshape(x.shape)
 
     @cached_property
-    def _precisions(self) -> Tensor:  # (G * A,)
-        assert not isinstance(self.prior.precision, Tensor)
-        return self.num_data * self.eigenvalues + self.prior.precision
+    def _eigenpairs(self) -> tuple[Tensor, Tensor]:  # of P: (G * A,), (G * A, G * A)
+        information = self.num_data * self.eigenvalues
+        if isinstance(self.prior.precision, float):
+            return information + self.prior.precision, self.eigenvectors
+        prior = self.prior.dense(self.shape[1], like=self.eigenvectors)
+        eye = torch.eye(self.shape[0], dtype=self.dtype, device=self.device)
+        precision = self.eigenvectors * information @ self.eigenvectors.T + torch.kron(eye, prior)
+        return symmetric_eigh(precision, name="")
 
     @property
     def _floor(self) -> float:
         """Precisions up to here are rounding, not information; with a prior there are none such."""
-        if not self.prior.isotropic or self.prior.precision > 0:
+        if self.prior.positive:
             return 0.0
-        return float(self._precisions.max()) * len(self._precisions) * torch.finfo(self.dtype).eps
+        precisions, _ = self._eigenpairs
+        return float(precisions.max()) * len(precisions) * torch.finfo(self.dtype).eps
 
     def _check_invertible(self) -> None:
-        if self.prior.isotropic and self.prior.precision > 0:
+        if self.prior.positive:
             return
-        missing = int((self._precisions <= self._floor).sum() - (self.diagonal() <= self._floor).sum())
+        precisions, _ = self._eigenpairs
+        missing = int((precisions <= self._floor).sum() - (self.diagonal() <= self._floor).sum())
         if missing > 0:
             raise ValueError(
                 f"with prior_precision = 0 the exact block has no precision in {missing} directions; "

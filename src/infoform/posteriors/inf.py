@@ -6,11 +6,12 @@ correction="scaled" (ours)     S² = f / q, D = f − S² q_T: diag(P) is exact 
 correction="additive" (paper)  S = 1,      D = f − q_T: negative for many weights of a real network, there set to 0
 
 f is the exact diagonal, q the diagonal of the whole eigenbasis (what a truncated one leaves out included) and q_T
-that of the kept pairs.  With D' = N D + τ and B = D'^(-1/2) S U_T (N Λ_T)^(1/2), BᵀB = Q diag(k) Qᵀ (K × K):
+that of the kept pairs.  With R = N D + prior = F⁻ᵀF⁻¹ (see rowblocks.py), C = S U_T (N Λ_T)^(1/2), B = FᵀC and
+BᵀB = CᵀR⁻¹C = Q diag(k) Qᵀ (K × K), P = R + C Cᵀ and
 
-    (I + B Bᵀ)^(-p) = I − B Q diag((1 − (1 + k)^(-p)) / k) Qᵀ Bᵀ
+    P⁻¹ = F (I + B Bᵀ)⁻¹ Fᵀ,    (I + B Bᵀ)^(-p) = I − B Q diag((1 − (1 + k)^(-p)) / k) Qᵀ Bᵀ
 
-gives samples (p = 1/2), solves (p = 1) and log det P = Σ log D' + Σ log(1 + k), all exact.
+give samples (p = 1/2), solves (p = 1) and log det P = log det R + Σ log(1 + k), all exact.
 """
 
 from collections.abc import Mapping
@@ -30,10 +31,10 @@ from infoform.eigenbasis import (
     scatter_pairs,
     select_pairs,
     symmetric_eigh,
-    weighted_gram,
 )
 from infoform.posteriors import logscale
-from infoform.posteriors.base import LayerPosterior, power, required
+from infoform.posteriors.base import LayerPosterior, required
+from infoform.posteriors.rowblocks import RowBlocks
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
@@ -147,27 +148,24 @@ class Inf(LayerPosterior):
         return information - self.scale**2 * self._kept_diagonal
 
     def transform(self, noise: Tensor) -> Tensor:
-        root, half, _, _ = self._factors
-        return root * (noise - self._expand(self._project(noise) @ half))
+        half, _, _ = self._middles
+        y = self._rows.transform(noise)
+        return y - self._rows.solve(self._expand(self._project(y) @ half))
 
     def solve(self, x: Tensor) -> Tensor:
-        root, _, one, _ = self._factors
-        y = root * x
-        return root * (y - self._expand(self._project(y) @ one))
+        _, one, _ = self._middles
+        y = self._rows.solve(x)
+        return y - self._rows.solve(self._expand(self._project(y) @ one))
 
     def quadratic_form(self, x: Tensor) -> Tensor:
-        scaled = x if self.scale is None else self.scale * x
-        inner = gather_pairs(self.gradient_vectors.T @ scaled @ self.input_vectors, *self._indices)
-        return (self._diagonal_part * x**2).sum((-2, -1)) + self.num_data * (self.eigenvalues * inner**2).sum(-1)
+        return self._rows.quadratic_form(x) + (self._project(x) ** 2).sum(-1)
 
     def log_det(self) -> Tensor:
-        _, _, _, log_det = self._factors
-        return log_det
+        return self._middles[2]
 
     def diagonal(self) -> Tensor:
-        if self.scale is None:
-            return self._diagonal_part + self.num_data * self._kept_diagonal
-        return self.num_data * self.information.to(self.dtype) + self.prior.precision
+        kept = self.num_data * self._kept_diagonal
+        return self._rows.diagonal_of() + (kept if self.scale is None else self.scale**2 * kept)
 
     def dense(self) -> Tensor:
         rows, columns = self._indices
@@ -175,7 +173,7 @@ class Inf(LayerPosterior):
         if self.scale is not None:
             kept = self.scale.unsqueeze(-1) * kept
         kept = kept.flatten(0, 1)
-        return self._diagonal_part.flatten().diag() + self.num_data * (kept * self.eigenvalues) @ kept.T
+        return self._rows.dense() + self.num_data * (kept * self.eigenvalues) @ kept.T
 
     @cached_property
     def _indices(self) -> tuple[Tensor, Tensor]:
@@ -187,51 +185,41 @@ class Inf(LayerPosterior):
         kept = scatter_pairs(self.eigenvalues, *self._indices, shape)
         return expanded_diagonal(self.input_vectors, self.gradient_vectors, kept)
 
-    @property
-    def _diagonal_part(self) -> Tensor:  # D' (G, A)
-        return self.num_data * self.remainder + self.prior.precision
+    @cached_property
+    def _rows(self) -> RowBlocks:  # R: all but the kept eigenpairs
+        return RowBlocks(self.num_data * self.remainder + self.prior.precision, self.prior)
 
     @cached_property
-    def _factors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return D'^(-1/2) (G, A), the K × K middles of p = 1/2 and p = 1, and log det P."""
-        diagonal = self._diagonal_part
-        self._check_invertible(diagonal)
-        root = power(diagonal, -0.5)
-        weights = root.double() if self.scale is None else root.double() * self.scale
-        gram = weighted_gram(
-            weights**2, self.input_vectors.double(), self.gradient_vectors.double(), *self._indices
-        )  # in float64: K × K numbers decide over all others
+    def _middles(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the K × K middles of p = 1/2 and p = 1, and log det P."""
+        self._check_invertible()
+        gram = self._rows.gram(self.scale, self.input_vectors, self.gradient_vectors, *self._indices)
         lengths = (self.num_data * self.eigenvalues.double()).sqrt()
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
         grown = (1 + values).sqrt()
         # (1 − (1+k)^(-1/2)) / k and (1 − (1+k)^(-1)) / k, written so that nothing cancels as k goes to 0
         half = vectors / (grown * (grown + 1)) @ vectors.T
         one = vectors / (1 + values) @ vectors.T
-        log_det = diagonal[diagonal > 0].double().log().sum() + values.log1p().sum()
-        return root, half.to(self.dtype), one.to(self.dtype), log_det.to(self.dtype)
-
-    @cached_property
-    def _weights(self) -> Tensor:  # D'^(-1/2) S (G, A)
-        root = self._factors[0]
-        return root if self.scale is None else root * self.scale
+        log_det = self._rows.log_det() + values.log1p().sum()
+        return half.to(self.dtype), one.to(self.dtype), log_det.to(self.dtype)
 
     @cached_property
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
         return (self.num_data * self.eigenvalues).sqrt()
 
-    def _project(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., K)
-        inner = self.gradient_vectors.T @ (self._weights * x) @ self.input_vectors
+    def _project(self, x: Tensor) -> Tensor:  # Cᵀ x: (..., G, A) -> (..., K)
+        inner = self.gradient_vectors.T @ (x if self.scale is None else self.scale * x) @ self.input_vectors
         return self._lengths * gather_pairs(inner, *self._indices)
 
-    def _expand(self, z: Tensor) -> Tensor:  # B z: (..., K) -> (..., G, A)
+    def _expand(self, z: Tensor) -> Tensor:  # C z: (..., K) -> (..., G, A)
         shape = (self.gradient_vectors.shape[1], self.input_vectors.shape[1])
         inner = scatter_pairs(self._lengths * z, *self._indices, shape)
-        return self._weights * (self.gradient_vectors @ inner @ self.input_vectors.T)
+        expanded = self.gradient_vectors @ inner @ self.input_vectors.T
+        return expanded if self.scale is None else self.scale * expanded
 
-    def _check_invertible(self, diagonal: Tensor) -> None:
-        precision = self.diagonal()
-        rounding = 0.0 if self.scale is not None else torch.finfo(self.dtype).eps * float(precision.max())
-        informed = precision > rounding
+    def _check_invertible(self) -> None:
+        diagonal = self._rows.diagonal
+        informed = (self.information > 0) if self.scale is not None else (self.diagonal() > 0)
         bad = int(((diagonal <= 0) & informed).sum())
         if bad or bool((diagonal < 0).any()):
             raise ValueError(

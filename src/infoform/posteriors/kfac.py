@@ -64,6 +64,6 @@ class Kfac(KroneckerPosterior):
     def coefficients(self) -> Tensor:
         a, g = self.input_values, self.gradient_values.unsqueeze(1)
         if self.damping == "exact":
-            return self.num_data * g * a + self._precision
-        n, t = math.sqrt(self.num_data), math.sqrt(self._precision)
+            return self.num_data * g * a + self._along
+        n, t = math.sqrt(self.num_data), self._along.sqrt()
         return (n * g + t) * (n * a + t)

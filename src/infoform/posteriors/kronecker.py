@@ -1,6 +1,7 @@
 """Precisions that are diagonal in a Kronecker eigenbasis: P = U C Uᵀ + τ (I − U Uᵀ), U = kron(U_G, U_A).
 
-Shared by KFAC and EFB, which differ in C alone. The second term is there where the basis is truncated.
+Shared by KFAC and EFB, which differ in C alone. The second term is there where the basis is truncated. A prior that
+is not isotropic enters by its diagonal in the basis, uᵀ Q u; that is all of it where U_A are eigenvectors of Q.
 """
 
 from abc import abstractmethod
@@ -94,10 +95,19 @@ class KroneckerPosterior(LayerPosterior):
     def _expand(self, inner: Tensor) -> Tensor:  # (..., g, a) -> (..., G, A)
         return self.gradient_vectors @ inner @ self.input_vectors.T
 
-    @property
+    @cached_property
+    def _along(self) -> Tensor:  # (a,): prior precision along the columns of U_A
+        return self.prior.along(self.input_vectors)
+
+    @cached_property
     def _precision(self) -> float:
-        assert not isinstance(self.prior.precision, Tensor)
-        return self.prior.precision
+        """Return the prior precision off the basis: its mean over the directions that a truncated basis leaves out."""
+        if isinstance(self.prior.precision, float):
+            return self.prior.precision
+        eye = torch.eye(self.shape[1], dtype=self.dtype, device=self.device)
+        total = self.shape[0] * float(self.prior.along(eye).sum())
+        left = self.shape[0] * self.shape[1] - self.coefficients.numel()
+        return (total - self.gradient_vectors.shape[1] * float(self._along.sum())) / max(1, left)
 
     @property
     def _truncated(self) -> bool:
@@ -106,12 +116,12 @@ class KroneckerPosterior(LayerPosterior):
     @cached_property
     def _floor(self) -> float:
         """Coefficients up to here are rounding, not information; with a prior there are none such."""
-        if self._precision > 0:
+        if self.prior.positive:
             return 0.0
         return float(self.coefficients.max()) * self.coefficients.numel() * torch.finfo(self.dtype).eps
 
     def _check_invertible(self) -> None:
-        if self._precision > 0:
+        if self.prior.positive:
             return
         missing = int((self.coefficients <= self._floor).sum())
         fixed = int((self.diagonal() <= self._floor).sum())

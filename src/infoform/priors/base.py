@@ -2,34 +2,92 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor
 
+from infoform.eigenbasis import symmetric_eigh
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
+class InputSpectrum:
+    """What a prior may know of a layer's inputs: A = E Σ_s a aᵀ ≈ diag(diagonal) + W diag(values) Wᵀ.
+
+    W are leading eigenvectors of A; the diagonal of A is exact.
+    """
+
+    diagonal: Tensor  # (A,)
+    vectors: Tensor  # W (A, p)
+    values: Tensor  # (p,)
+
+
+def input_spectrum(input_factor: Tensor, *, rank: int, name: str) -> InputSpectrum:  # (A, A)
+    """Keep the diagonal and the leading eigenpairs of a layer's input factor."""
+    exact = input_factor.diagonal().clone()
+    if rank == 0:
+        return InputSpectrum(exact, input_factor.new_zeros(len(exact), 0), input_factor.new_zeros(0))
+    values, vectors = symmetric_eigh(input_factor, name=name)
+    values, vectors = values[:rank].clone(), vectors[:, :rank].contiguous()
+    # what the other eigenpairs add to the diagonal: not negative but for rounding
+    return InputSpectrum((exact - vectors.square() @ values).clamp_min(0), vectors, values)
+
+
+@dataclass(frozen=True, eq=False)
 class LayerPrior:
-    """The prior precision of one layer: diag(precision), the same for every output row.
+    """The prior precision of one layer, the same for every output row: Q = diag(precision) + W diag(values) Wᵀ.
 
-    A structure asks only for what is here, so that a richer prior (one that knows the layer's inputs, say) is one
-    more field here and one more term in each structure.
+    Over the whole layer, row-major, it is kron(I_G, Q).
     """
 
     precision: float | Tensor  # τ, or (A,): one for each column
+    vectors: Tensor | None = None  # W (A, p)
+    values: Tensor | None = None  # (p,)
 
     @property
     def isotropic(self) -> bool:
         return not isinstance(self.precision, Tensor)
+
+    @property
+    def rank(self) -> int:
+        return 0 if self.values is None else len(self.values)
+
+    @property
+    def positive(self) -> bool:
+        """Whether every weight has some prior precision."""
+        return bool((torch.as_tensor(self.precision) > 0).all())
+
+    def along(self, columns: Tensor) -> Tensor:  # (A, a) -> (a,)
+        """Return uᵀ Q u for every column u."""
+        precision = torch.as_tensor(self.precision, dtype=columns.dtype, device=columns.device)
+        along = (columns.square() * (precision if precision.dim() == 0 else precision.unsqueeze(1))).sum(0)
+        if self.vectors is not None and self.values is not None:
+            along = along + self.values @ (self.vectors.T @ columns).square()
+        return along
+
+    def dense(self, size: int, *, like: Tensor) -> Tensor:  # Q (A, A)
+        precision = torch.as_tensor(self.precision, dtype=like.dtype, device=like.device).expand(size)
+        dense = precision.diag()
+        if self.vectors is not None and self.values is not None:
+            dense = dense + self.vectors * self.values @ self.vectors.T
+        return dense
 
 
 class Prior(ABC):
     """A Gaussian prior over all weights, centred on the trained ones; immutable."""
 
     name: ClassVar[str]
+    needs_inputs: ClassVar[bool]  # whether `layer` needs the spectrum of the layer's inputs
+
+    precision: float | dict[str, float]  # τ, for all layers or by layer
 
     @abstractmethod
-    def layer(self, name: str) -> LayerPrior:
+    def layer(self, name: str, *, num_data: float, inputs: InputSpectrum | None) -> LayerPrior:
         """Return the prior of one layer."""
+
+    @abstractmethod
+    def with_precision(self, precision: Any) -> Self:
+        """Return the same prior with another τ."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:

@@ -1,0 +1,130 @@
+"""Precisions that are independent over output rows: R_g = diag(D_g) + W V Wᵀ, with W shared by all rows.
+
+The diagonal part of a posterior plus its prior. With B_g = D_g^(-1/2) W V^(1/2) and B_gᵀB_g = Q diag(k) Qᵀ (p × p):
+
+    R_g^(-1) = F_g F_gᵀ,    F_g = D_g^(-1/2) (I + B_g B_gᵀ)^(-1/2)
+
+Without W all this is elementwise.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from infoform.eigenbasis import weighted_gram
+from infoform.posteriors.base import power
+from infoform.priors import LayerPrior
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlocks:
+    """R = blockdiag(R_g); a weight with D = 0 has no precision and is held fixed."""
+
+    diagonal: Tensor  # D (G, A)
+    prior: LayerPrior
+
+    def transform(self, x: Tensor) -> Tensor:  # (..., G, A)
+        """Return F x, with F Fᵀ = R⁻¹."""
+        if self._factor is None:
+            return self._root * x
+        return self._root * (x - self._spread(self._collect(x) @ self._middles[0]))
+
+    def solve(self, x: Tensor) -> Tensor:
+        """Return R⁻¹ x."""
+        if self._factor is None:
+            return self._root**2 * x
+        y = self._root * x
+        return self._root * (y - self._spread(self._collect(y) @ self._middles[1]))
+
+    def quadratic_form(self, x: Tensor) -> Tensor:  # (..., G, A) -> (...)
+        """Return xᵀ R x."""
+        total = (self.diagonal * x**2).sum((-2, -1))
+        return total if self._factor is None else total + ((x @ self._factor) ** 2).sum((-2, -1))
+
+    def row_variance(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G)
+        """Return aᵀ R_g⁻¹ a for every example and row: the variance of each output's pre-activation."""
+        variance = inputs**2 @ (self._root**2).T
+        if self._factor is None:
+            return variance
+        inner = self.row_project(inputs)
+        return variance - torch.einsum("ngp,gpq,ngq->ng", inner, self._middles[1], inner)
+
+    def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G, p)
+        """Return V^(1/2) Wᵀ D_g⁻¹ a for every example and row."""
+        assert self._factor is not None
+        weights = (self._root**2).T
+        return torch.stack([(inputs * column) @ weights for column in self._factor.T], dim=-1)
+
+    def log_det(self) -> Tensor:
+        total = self.diagonal[self.diagonal > 0].double().log().sum()
+        return total if self._factor is None else total + self._spectrum[0].log1p().sum()
+
+    def diagonal_of(self) -> Tensor:  # (G, A)
+        """Return the diagonal of R."""
+        return self.diagonal if self._factor is None else self.diagonal + self._factor.square().sum(1)
+
+    def dense(self) -> Tensor:  # (G * A, G * A)
+        dense = self.diagonal.flatten().diag()
+        if self._factor is None:
+            return dense
+        eye = torch.eye(self.diagonal.shape[0], dtype=dense.dtype, device=dense.device)
+        return dense + torch.kron(eye, self._factor @ self._factor.T)
+
+    def gram(
+        self, scale: Tensor | None, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
+    ) -> Tensor:  # (G, A), (A, a), (G, g), (K,), (K,) -> (K, K)
+        """Return U_Tᵀ S R⁻¹ S U_T, in float64: these few numbers decide over all others."""
+        inverse = self._root.double() ** 2
+        weights = inverse if scale is None else inverse * scale.double() ** 2
+        input_vectors, gradient_vectors = input_vectors.double(), gradient_vectors.double()
+        gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
+        if self._factor is None:
+            return gram
+        values, vectors = self._spectrum
+        whitener = vectors.mT / (1 + values).sqrt().unsqueeze(-1)  # (G, p, p)
+        scaled = inverse if scale is None else inverse * scale.double()
+        step = max(1, 2**22 // input_vectors.numel())
+        for start in range(0, len(scaled), step):
+            part = slice(start, start + step)
+            inner = self._factor.double().T @ (scaled[part].unsqueeze(-1) * input_vectors)  # (chunk, p, a)
+            picked = (whitener[part] @ inner)[:, :, columns] * gradient_vectors[part][:, None, rows]  # (chunk, p, K)
+            gram -= picked.flatten(0, 1).T @ picked.flatten(0, 1)
+        return gram
+
+    def _collect(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., G, 1, p)
+        assert self._factor is not None
+        return ((self._root * x) @ self._factor).unsqueeze(-2)
+
+    def _spread(self, z: Tensor) -> Tensor:  # B z: (..., G, 1, p) -> (..., G, A)
+        assert self._factor is not None
+        return self._root * (z.squeeze(-2) @ self._factor.T)
+
+    @cached_property
+    def _root(self) -> Tensor:  # D^(-1/2) (G, A)
+        return power(self.diagonal, -0.5)
+
+    @cached_property
+    def _factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
+        if self.prior.vectors is None or self.prior.values is None:
+            return None
+        return self.prior.vectors * self.prior.values.sqrt()
+
+    @cached_property
+    def _spectrum(self) -> tuple[Tensor, Tensor]:  # k (G, p), Q (G, p, p), in float64
+        assert self._factor is not None
+        factor = self._factor.double()
+        pairs = factor.unsqueeze(2) * factor.unsqueeze(1)  # (A, p, p)
+        grams = (self._root.double() ** 2 @ pairs.flatten(1)).unflatten(1, pairs.shape[1:])
+        values, vectors = torch.linalg.eigh(grams)
+        return values.clamp_min(0), vectors
+
+    @cached_property
+    def _middles(self) -> tuple[Tensor, Tensor]:  # (G, p, p) each
+        """Return Q diag((1 − (1+k)^(-p)) / k) Qᵀ for p = 1/2 and 1, written so that nothing cancels as k goes to 0."""
+        values, vectors = self._spectrum
+        grown = (1 + values).sqrt()
+        half = vectors / (grown * (grown + 1)).unsqueeze(1) @ vectors.mT
+        one = vectors / (1 + values).unsqueeze(1) @ vectors.mT
+        return half.to(self.diagonal.dtype), one.to(self.diagonal.dtype)

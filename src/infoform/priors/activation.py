@@ -1,0 +1,44 @@
+"""The activation prior: stiff along the input directions that the data use, free elsewhere.
+
+    Q = τ I + ε A,    A = E Σ_s a aᵀ,    ε = strength · √(N τ)
+
+A well-fitted classifier has tiny output gradients, so N·I is small in every direction, and an isotropic τ large
+enough to keep known data sharp also silences the directions that only unknown data would excite. This prior needs
+inputs only, no labels, and is the cross term √(N τ) A ⊗ I of KFAC's factored damping, for every structure.
+A enters by its diagonal and its leading eigenpairs, which all output rows share.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from infoform.priors.base import InputSpectrum, LayerPrior, Prior
+from infoform.priors.precision import check_precision, layer_precision
+
+
+class Activation(Prior):
+    """τ I + strength √(N τ) A; `precision` is τ, or a mapping from layer names to their τ."""
+
+    name: ClassVar[str] = "activation"
+    needs_inputs: ClassVar[bool] = True
+
+    def __init__(self, precision: float | Mapping[str, float] = 1.0, *, strength: float = 1.0) -> None:
+        self.precision = check_precision(precision)
+        if not 0 <= strength < math.inf:
+            raise ValueError(f"the strength of the activation prior must be finite and not negative, got {strength}.")
+        self.strength = float(strength)
+
+    def layer(self, name: str, *, num_data: float, inputs: InputSpectrum | None) -> LayerPrior:
+        assert inputs is not None
+        precision = layer_precision(self.precision, name)
+        epsilon = self.strength * math.sqrt(num_data * precision)
+        diagonal = precision + epsilon * inputs.diagonal
+        if len(inputs.values) == 0:
+            return LayerPrior(diagonal)
+        return LayerPrior(diagonal, inputs.vectors, epsilon * inputs.values)
+
+    def with_precision(self, precision: float | Mapping[str, float]) -> "Activation":
+        return Activation(precision, strength=self.strength)
+
+    def settings(self) -> dict[str, Any]:
+        return {"precision": self.precision, "strength": self.strength}
