@@ -5,14 +5,19 @@ a (S, A): the layer's convolution (or product) applied with one-hot weights, so 
 """
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vjp
+from torch.distributions import Bernoulli, Categorical, Distribution, Normal
+from torch.func import functional_call, grad, jacrev, vjp
 from torch.utils.hooks import RemovableHandle
+
+from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
+from infoform.randomness import UniformStream
 
 RTOL = 1e-9
 
@@ -109,6 +114,50 @@ class Reference:
         pairs = torch.kron(gradient_vectors, input_vectors)
         rest = torch.eye(len(pairs), dtype=pairs.dtype) - pairs @ pairs.T
         return (rest @ self.block @ rest).diagonal().reshape(self.gradients.shape[2:])
+
+
+def log_prob(likelihood: Likelihood, output: Tensor, target: Tensor) -> Tensor:  # (C,), one target -> ()
+    """Return the log density of one example as `torch.distributions` has it, regression at σ = 1."""
+    if isinstance(likelihood, Classification):
+        density: Distribution = Categorical(logits=output, validate_args=False)
+    elif isinstance(likelihood, MultiLabel):
+        density = Bernoulli(logits=output, validate_args=False)
+    else:
+        assert isinstance(likelihood, Regression)
+        scales = output.new_tensor(likelihood.scales or [1.0] * len(output))
+        density = Normal(output, scales, validate_args=False)
+    value = density.log_prob(target).sum()
+    assert isinstance(value, Tensor)
+    return value
+
+
+def score_vectors(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:  # (N, C) -> (N, C)
+    """Return the gradient of the log density of every example in its outputs, by autograd."""
+    score = grad(log_prob, argnums=1)
+    return torch.stack([score(likelihood, one, target) for one, target in zip(outputs, targets, strict=True)])
+
+
+def exact_vectors(likelihood: Likelihood, outputs: Tensor) -> Tensor:  # (N, C) -> (V, N, C)
+    """Return a root of the Fisher matrix from the Hessian of −log p, which depends on no label here."""
+    label = (
+        torch.zeros((), dtype=torch.long) if isinstance(likelihood, Classification) else torch.zeros_like(outputs[0])
+    )
+    roots = []
+    hessian = jacrev(jacrev(log_prob, argnums=1), argnums=1)
+    for one in outputs:
+        values, vectors = torch.linalg.eigh(-hessian(likelihood, one, label))
+        roots.append(vectors * values.clamp_min(0).sqrt())  # (C, V)
+    return torch.stack(roots).permute(2, 0, 1)
+
+
+def sampled_vectors(
+    likelihood: Likelihood, outputs: Tensor, *, samples: int, seed: int
+) -> Tensor:  # (N, C) -> (V, N, C)
+    """Return the scores of the labels that a fit with this seed draws."""
+    width = likelihood.noise_width(outputs.shape[1])
+    uniforms = UniformStream(seed, (samples, width)).take(len(outputs))
+    scores = [score_vectors(likelihood, outputs, likelihood.sample_targets(outputs, u)) for u in uniforms.unbind(1)]
+    return torch.stack(scores) / math.sqrt(samples)
 
 
 def make_reference(model: nn.Module, layer_name: str, x: Tensor, vectors: Tensor) -> Reference:
