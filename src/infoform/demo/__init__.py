@@ -1,0 +1,1 @@
+"""What infoform does, on digits and on a toy regression; run by `make demo`."""

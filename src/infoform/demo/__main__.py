@@ -1,0 +1,123 @@
+"""The demo, `python -m infoform.demo --out out/demo`: two tables, two pictures and results.json in under a minute.
+
+A small network learns scikit-learn's digits and ends over-confident; one fit of the curvature then gives every
+structure of the paper. The paper's toy regression shows the same in one dimension.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from infoform.demo.digits import DigitsResult, DigitsSettings, run_digits
+from infoform.demo.figures import draw_reliability, draw_toy
+from infoform.demo.toy import ToySettings, run_toy
+from infoform.version import __version__
+
+NEEDED = {"sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "matplotlib": "matplotlib"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m infoform.demo", description="Compare posteriors on digits.")
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for pictures and results.json")
+    parser.add_argument("--seed", type=int, default=0, help="of data, training and samples")
+    given = parser.parse_args(arguments)
+    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    if missing:
+        sys.exit(f"the demo needs {', '.join(missing)}, not installed here: pip install 'infoform[demo]'")
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"--out must be a folder that can be written to, got '{given.out}': {error.strerror}.")
+    run(DigitsSettings(seed=given.seed), ToySettings(seed=given.seed), out=given.out)
+
+
+def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path) -> None:
+    """Do everything, print the tables, and write the pictures and results.json into `out`."""
+    console = Console(width=110)
+    start = time.perf_counter()
+    digits = run_digits(digits_settings)
+    _print_digits(digits, digits_settings, console)
+    toy = run_toy(toy_settings)
+    draw_reliability(digits, digits_settings.calibration_bins, out / "reliability.png")
+    draw_toy(toy, out / "toy_regression.png")
+    seconds = time.perf_counter() - start
+    deviations = {name: float(values.mean()) for name, values in toy.deviations.items()}
+    results = {
+        "digits": {name: asdict(row) for name, row in digits.rows.items()},
+        "toy": {"noise": toy.noise, "mean_deviation": deviations},
+        "settings": {"digits": asdict(digits_settings), "toy": asdict(toy_settings)},
+        "seed": digits_settings.seed,
+        "versions": {"python": platform.python_version(), "infoform": __version__}
+        | {name: version(name) for name in ("torch", "numpy", *NEEDED.values())},
+        "commit": _commit(),
+        "seconds": seconds,
+        "peak_memory_bytes": _peak_memory(),
+    }
+    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    written = ", ".join(str(out / name) for name in ("reliability.png", "toy_regression.png", "results.json"))
+    console.print(f"{seconds:.0f} s; wrote {written}", soft_wrap=True)
+
+
+def _print_digits(result: DigitsResult, settings: DigitsSettings, console: Console) -> None:
+    table = Table("", title=f"Digits, {len(result.labels)} test images")
+    for column in ("accuracy", "NLL", "ECE", "bytes", "off-diagonal error"):
+        table.add_column(column, justify="right")
+    for name, row in result.rows.items():
+        errors = None if row.off_diagonal is None else list(row.off_diagonal.values())
+        size = "–" if row.nbytes is None else f"{row.nbytes:,}"
+        mean = "–" if errors is None else f"{sum(errors) / len(errors):.3f}"
+        table.add_row(name, f"{row.accuracy:.3f}", f"{row.nll:.3f}", f"{row.ece:.3f}", size, mean)
+    console.print(table)
+    chosen = ", ".join(f"{name} {row.prior_precision:g}" for name, row in result.rows.items() if row.prior_precision)
+    grid = ", ".join(f"{tau:g}" for tau in settings.prior_precisions)
+    console.print(
+        f"τ by validation NLL ({settings.validation_examples} images) from {grid}: {chosen}.\n"
+        f"Predictions: mean of {settings.samples} networks with sampled weights. Both infs at K = {settings.rank:.0%}."
+    )
+    table = Table("layer", title="Off-diagonal error by layer, |off(Î − I)| / |off(I)|")
+    by_layer = {name: row.off_diagonal for name, row in result.rows.items() if row.off_diagonal is not None}
+    for name in by_layer:
+        table.add_column(name, justify="right")
+    for layer in next(iter(by_layer.values())):
+        table.add_row(layer, *(f"{errors[layer]:.3f}" for errors in by_layer.values()))
+    console.print(table)
+
+
+def _commit() -> str | None:
+    """Return the commit of this checkout, marked where files differ from it; None outside of one."""
+
+    def git(*arguments: str) -> str:
+        folder = Path(__file__).parent
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _peak_memory() -> int | None:
+    """Return the largest resident size of this process in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    main()
