@@ -89,7 +89,10 @@ class Full(LayerPosterior):
         self._check_invertible()
         precisions, vectors = self._eigenpairs
         scale = power(precisions, exponent, floor=self._floor)
-        return ((x.flatten(-2) @ vectors * scale) @ vectors.T).reshape(x.shape)
+        scaled = ((x.flatten(-2) @ vectors * scale) @ vectors.T).reshape(x.shape)
+        if self.prior.positive:
+            return scaled
+        return torch.where(self.diagonal() > self._floor, scaled, 0)  # exactly, not up to rounding
 
     @cached_property
     def _eigenpairs(self) -> tuple[Tensor, Tensor]:  # of P: (G * A,), (G * A, G * A)

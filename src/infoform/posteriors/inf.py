@@ -148,20 +148,23 @@ class Inf(LayerPosterior):
         return information - self.scale**2 * self._kept_diagonal
 
     def transform(self, noise: Tensor) -> Tensor:
-        half, _, _ = self._middles
+        vectors, grown, _ = self._spectrum
         y = self._rows.transform(noise)
-        return y - self._rows.solve(self._expand(self._project(y) @ half))
+        # (1 − (1+k)^(-1/2)) / k, written so that nothing cancels as k goes to 0
+        inner = self._project(y) @ vectors / (grown * (grown + 1)) @ vectors.T
+        return y - self._rows.solve(self._expand(inner))
 
     def solve(self, x: Tensor) -> Tensor:
-        _, one, _ = self._middles
+        vectors, grown, _ = self._spectrum
         y = self._rows.solve(x)
-        return y - self._rows.solve(self._expand(self._project(y) @ one))
+        inner = self._project(y) @ vectors / grown**2 @ vectors.T  # (1 − (1+k)^(-1)) / k
+        return y - self._rows.solve(self._expand(inner))
 
     def quadratic_form(self, x: Tensor) -> Tensor:
         return self._rows.quadratic_form(x) + (self._project(x) ** 2).sum(-1)
 
     def log_det(self) -> Tensor:
-        return self._middles[2]
+        return self._spectrum[2]
 
     def diagonal(self) -> Tensor:
         kept = self.num_data * self._kept_diagonal
@@ -190,18 +193,17 @@ class Inf(LayerPosterior):
         return RowBlocks(self.num_data * self.remainder + self.prior.precision, self.prior)
 
     @cached_property
-    def _middles(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the K × K middles of p = 1/2 and p = 1, and log det P."""
+    def _spectrum(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Q (K, K), (1 + k)^(1/2) (K,) and log det P.
+
+        Q diag Qᵀ is never multiplied out: where k spans many magnitudes its small part would drown in rounding.
+        """
         self._check_invertible()
         gram = self._rows.gram(self.scale, self.input_vectors, self.gradient_vectors, *self._indices)
         lengths = (self.num_data * self.eigenvalues.double()).sqrt()
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
-        grown = (1 + values).sqrt()
-        # (1 − (1+k)^(-1/2)) / k and (1 − (1+k)^(-1)) / k, written so that nothing cancels as k goes to 0
-        half = vectors / (grown * (grown + 1)) @ vectors.T
-        one = vectors / (1 + values) @ vectors.T
         log_det = self._rows.log_det() + values.log1p().sum()
-        return half.to(self.dtype), one.to(self.dtype), log_det.to(self.dtype)
+        return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det.to(self.dtype)
 
     @cached_property
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
@@ -219,7 +221,10 @@ class Inf(LayerPosterior):
 
     def _check_invertible(self) -> None:
         diagonal = self._rows.diagonal
-        informed = (self.information > 0) if self.scale is not None else (self.diagonal() > 0)
+        precision = self.diagonal()
+        # at a unit without gradient eigenvectors are 0 only up to rounding, which is no information
+        rounding = 0.0 if self.scale is not None else torch.finfo(self.dtype).eps * float(precision.max())
+        informed = precision > rounding
         bad = int(((diagonal <= 0) & informed).sum())
         if bad or bool((diagonal < 0).any()):
             raise ValueError(

@@ -83,7 +83,7 @@ class KroneckerPosterior(LayerPosterior):
         self._check_invertible()
         inner = self._project(x)
         scaled = self._expand(power(self.coefficients, exponent, floor=self._floor) * inner)
-        if self._precision == 0:  # exactly, not up to the rounding of eigenvectors
+        if not self.prior.positive:  # exactly, not up to the rounding of eigenvectors
             return torch.where(self.diagonal() > self._floor, scaled, 0)
         if not self._truncated:
             return scaled
