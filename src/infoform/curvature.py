@@ -7,9 +7,10 @@ diagonal. A fit that needs no basis takes one pass. Both passes see the same sam
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from infoform.capture import capturing
@@ -17,7 +18,7 @@ from infoform.coverage import Layer
 from infoform.eigenbasis import Eigenbasis, leading_vectors
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.passes import DataPass, check_independence, progress_bar
-from infoform.statistics import Block, Factors, Moments, ProjectedSquares, Squares, Sums
+from infoform.statistics import Block, GradientFactor, InputFactor, Moments, ProjectedSquares, Squares, Sums
 
 BASES = ("gradient", "activation")
 
@@ -40,6 +41,7 @@ class Curvature:
 class Wanted:
     """Which statistics a fit is to collect."""
 
+    inputs: bool = False
     factors: bool = False
     diagonal: bool = False
     bases: frozenset[str] = frozenset()
@@ -47,6 +49,7 @@ class Wanted:
 
     def __or__(self, other: "Wanted") -> "Wanted":
         return Wanted(
+            inputs=self.inputs or other.inputs,
             factors=self.factors or other.factors,
             diagonal=self.diagonal or other.diagonal,
             bases=self.bases | other.bases,
@@ -54,7 +57,8 @@ class Wanted:
         )
 
 
-EVERYTHING = Wanted(factors=True, diagonal=True, bases=frozenset(BASES), block=True)
+_WHOLE = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
+EVERYTHING = Wanted(inputs=True, factors=True, diagonal=True, bases=frozenset(BASES), block=True)
 
 
 @dataclass(frozen=True)
@@ -85,22 +89,31 @@ def fit_curvature(
     *,
     wanted: Wanted,
     settings: FitSettings,
+    previous: Fit | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Collect the wanted statistics of all layers."""
+    """Collect the wanted statistics of all layers, alone or added to a previous fit in the bases of that."""
     check_independence(model)
-    if wanted.bases and isinstance(loader, Iterator):  # asking iter() would start workers and draw a seed
+    seen = 0 if previous is None else previous.summary.num_examples
+    passes = 2 if wanted.bases and previous is None else 1
+    if passes > 1 and isinstance(loader, Iterator):  # asking iter() would start workers and draw a seed
         raise ValueError(
             "the loader must be one that can be read twice (a DataLoader or a list), got an iterator; "
             "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
         )
     batches = len(loader) if isinstance(loader, Sized) else None
-    passes = 2 if wanted.bases else 1
     with progress_bar(progress) as bar, capturing(model, layers) as capture:
-        data = DataPass(capture, loader, likelihood, layers, settings.fisher, settings.fisher_samples, settings.seed)
+        data = DataPass(
+            capture, loader, likelihood, layers, settings.fisher, settings.fisher_samples, settings.seed, seen
+        )
         statistics = {name: _Statistics(layer, wanted, settings) for name, layer in layers.items()}
+        if previous is not None:
+            statistics = {name: one for name, one in statistics.items() if name in previous.curvature}
+            for name, one in statistics.items():
+                one.keep(previous.curvature[name].bases)
         summary = data.run(
-            {name: one.first_pass() for name, one in statistics.items()}, bar(f"pass 1 of {passes}", batches)
+            {name: statistics[name].first_pass() if name in statistics else [] for name in layers},
+            bar(f"pass 1 of {passes}", batches),
         )
         unreached = {name: _why_unreached(name in data.called) for name in layers if name not in data.reached}
         if len(unreached) == len(layers):
@@ -108,9 +121,11 @@ def fit_curvature(
                 "a gradient must reach at least one layer, and none did "
                 f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
             )
+        if previous is not None:
+            return merge_fits(previous, Fit(_finish(statistics, data.reached, summary), summary, unreached))
         for name in unreached:
             del statistics[name]
-        if wanted.bases:
+        if passes > 1:
             tick = bar("eigenvectors", len(statistics))
             for one in statistics.values():
                 one.decompose()
@@ -124,14 +139,51 @@ def fit_curvature(
                     f"the loader must give the same data in both passes, got {summary.num_examples} examples, then "
                     f"{again.num_examples}; pass a DataLoader or a list."
                 )
-    curvature = {name: one.finish(summary.num_examples) for name, one in statistics.items()}
-    return Fit(curvature, summary, unreached)
+    return Fit(_finish(statistics, data.reached, summary), summary, unreached)
+
+
+def merge_fits(one: Fit, other: Fit) -> Fit:
+    """Return the fit of both data sets together; the bases of both must be the same."""
+    first, second = one.summary, other.summary
+    total = first.num_examples + second.num_examples
+    share = second.num_examples / total
+
+    def merge(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+        return None if a is None or b is None else a * (1 - share) + b * share
+
+    merged = {}
+    for name, a in one.curvature.items():
+        b = other.curvature[name] if name in other.curvature else _no_information(a)
+        bases = {
+            basis: replace(
+                eigen,
+                eigenvalues=eigen.eigenvalues * (1 - share) + b.bases[basis].eigenvalues * share,
+                residual=merge(eigen.residual, b.bases[basis].residual),
+            )
+            for basis, eigen in a.bases.items()
+        }
+        positions = None
+        if a.positions is not None and b.positions is not None:
+            positions = a.positions * (1 - share) + b.positions * share
+        whole: dict[str, Any] = {key: merge(getattr(a, key), getattr(b, key)) for key in _WHOLE}
+        merged[name] = replace(a, positions=positions, bases=bases, **whole)
+    log_likelihood = None
+    if first.log_likelihood is not None and second.log_likelihood is not None:
+        log_likelihood = first.log_likelihood + second.log_likelihood
+    return Fit(merged, DataSummary(total, first.num_outputs, log_likelihood), one.unreached)
+
+
+def _no_information(like: Curvature) -> Curvature:
+    """Return the curvature of a layer that no gradient came back to."""
+    tensors, settings = pack_curvature(like)
+    basis = ("input_vectors", "gradient_vectors")
+    zeros = {key: value if key.endswith(basis) else torch.zeros_like(value) for key, value in tensors.items()}
+    return unpack_curvature(zeros, {**settings, "positions": None if like.positions is None else 0.0})
 
 
 def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a layer's curvature as flat tensors and plain values, for a file."""
-    whole = ("input_factor", "gradient_factor", "diagonal", "block")
-    tensors = {key: getattr(curvature, key) for key in whole}
+    tensors = {key: getattr(curvature, key) for key in _WHOLE}
     for basis, eigen in curvature.bases.items():
         tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
     settings = {"name": curvature.name, "shape": list(curvature.shape), "positions": curvature.positions}
@@ -156,16 +208,26 @@ class _Statistics:
         self._layer = layer
         self._wanted = wanted
         self._columns = settings.basis_size
-        self._factors = Factors() if wanted.factors or "activation" in wanted.bases else None
+        factors = wanted.factors or "activation" in wanted.bases
+        self._inputs = InputFactor() if wanted.inputs or factors else None
+        self._gradients = GradientFactor() if factors else None
         self._moments = Moments() if "gradient" in wanted.bases else None
         self._squares = Squares() if wanted.diagonal else None
         small = layer.shape[0] * layer.shape[1] <= settings.block_limit
         self._block = Block() if wanted.block and small else None
         self._projected: dict[str, ProjectedSquares] = {}
 
+    def keep(self, bases: Mapping[str, Eigenbasis]) -> None:
+        """Measure in these bases instead of finding new ones."""
+        self._moments = None
+        self._projected = {
+            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors) for basis, eigen in bases.items()
+        }
+
     def first_pass(self) -> Sequence[Sums]:
-        moments = [self._factors, self._moments]
-        return _given(moments if self._wanted.bases else [*moments, self._squares, self._block])
+        moments = [self._inputs, self._gradients, self._moments]
+        measured = [self._squares, self._block, *self._projected.values()]
+        return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
 
     def decompose(self) -> None:
         """Turn the moments of the first pass into bases."""
@@ -173,8 +235,8 @@ class _Statistics:
         pairs: dict[str, tuple[Tensor | None, Tensor | None]] = {}
         if self._moments is not None:
             pairs["gradient"] = (self._moments.input_moment, self._moments.gradient_moment)
-        if "activation" in self._wanted.bases and self._factors is not None:
-            pairs["activation"] = (self._factors.input_factor, self._factors.gradient_factor)
+        if "activation" in self._wanted.bases and self._inputs is not None and self._gradients is not None:
+            pairs["activation"] = (self._inputs.factor, self._gradients.factor)
         self._moments = None  # two of the largest tensors of a fit: freed before the next are made
         for basis in list(pairs):
             input_moment, gradient_moment = pairs.pop(basis)
@@ -185,7 +247,8 @@ class _Statistics:
                 leading_vectors(gradient_moment, columns=self._columns, name=name),
             )
         if not self._wanted.factors:
-            self._factors = None
+            self._gradients = None
+            self._inputs = self._inputs if self._wanted.inputs else None
 
     def second_pass(self) -> Sequence[Sums]:
         return _given([self._squares, self._block, *self._projected.values()])
@@ -201,17 +264,21 @@ class _Statistics:
             eigenvalues = average(sums.eigenvalues)
             assert eigenvalues is not None
             bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, average(sums.residual))
-        factors = self._factors
+        inputs, gradients = self._inputs, self._gradients
         return Curvature(
             name=self._layer.name,
             shape=self._layer.shape,
-            positions=None if factors is None else factors.positions / examples,
-            input_factor=None if factors is None else average(factors.input_factor),
-            gradient_factor=None if factors is None else average(factors.gradient_factor),
+            positions=None if inputs is None else inputs.positions / examples,
+            input_factor=None if inputs is None else average(inputs.factor),
+            gradient_factor=None if gradients is None else average(gradients.factor),
             diagonal=None if self._squares is None else average(self._squares.squares),
             bases=bases,
             block=None if self._block is None else average(self._block.block),
         )
+
+
+def _finish(statistics: Mapping[str, _Statistics], reached: set[str], summary: DataSummary) -> dict[str, Curvature]:
+    return {name: one.finish(summary.num_examples) for name, one in statistics.items() if name in reached}
 
 
 def _given(sums: Sequence[Sums | None]) -> list[Sums]:

@@ -30,6 +30,7 @@ class DataPass:
     fisher: str
     fisher_samples: int
     seed: int
+    seen: int = 0  # examples of earlier fits, whose random numbers are not used again
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
 
@@ -49,6 +50,7 @@ class DataPass:
                     if stream is None:
                         width = self.likelihood.noise_width(num_outputs)
                         stream = UniformStream(self.seed, (self.fisher_samples, width))
+                        stream.take(self.seen)
                     self._backward(outputs, targets, stream.take(size).to(device), sums)
                 except (ValueError, TypeError) as error:
                     raise type(error)(f"in batch {index}: {error}") from error

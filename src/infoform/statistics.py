@@ -21,24 +21,34 @@ class Sums(ABC):
         """Add some examples: (H, N, S, A), (H, N, S, G / H); `first` for the first of their Fisher vectors."""
 
 
-class Factors(Sums):
-    """Σ_s a aᵀ and Σ_v,s g gᵀ: Kronecker factors, and the moments of the activation basis."""
+class InputFactor(Sums):
+    """Σ_s a aᵀ: one Kronecker factor, one moment of the activation basis, and what the activation prior knows."""
 
     needs_gradients: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.input_factor: Tensor | None = None  # (A, A)
-        self.gradient_factor: Tensor | None = None  # (G, G)
+        self.factor: Tensor | None = None  # (A, A)
         self.positions = 0
 
     def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
         if first:  # inputs do not depend on the Fisher vector
             groups, examples, positions, _ = inputs.shape
             rows = inputs.flatten(0, 2)
-            self.input_factor = _added(self.input_factor, rows.T @ rows / groups)
+            self.factor = _added(self.factor, rows.T @ rows / groups)
             self.positions += examples * positions
+
+
+class GradientFactor(Sums):
+    """Σ_v,s g gᵀ: the other Kronecker factor, and the other moment of the activation basis."""
+
+    needs_gradients: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.factor: Tensor | None = None  # (G, G)
+
+    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
         rows = outputs.permute(1, 2, 0, 3).flatten(2).flatten(0, 1)  # (N * S, G)
-        self.gradient_factor = _added(self.gradient_factor, rows.T @ rows)
+        self.factor = _added(self.factor, rows.T @ rows)
 
 
 class Moments(Sums):

@@ -75,4 +75,5 @@ class Diag(LayerPosterior):
 
     @cached_property
     def _rows(self) -> RowBlocks:
-        return RowBlocks(self.num_data * self.information.to(self.dtype) + self.prior.precision, self.prior)
+        diagonal = self.num_data * self.information.to(self.dtype) + self.prior.precision
+        return RowBlocks(diagonal.to(self.dtype), self.prior)

@@ -109,7 +109,7 @@ class RowBlocks:
     def _factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
         if self.prior.vectors is None or self.prior.values is None:
             return None
-        return self.prior.vectors * self.prior.values.sqrt()
+        return (self.prior.vectors * self.prior.values.sqrt()).to(self.diagonal.dtype)
 
     @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor]:  # k (G, p), Q (G, p, p), in float64

@@ -9,4 +9,14 @@ PRIORS: dict[str, type[Prior]] = {
     "activation": Activation,
 }
 
-__all__ = ["PRIORS", "Activation", "InputSpectrum", "Isotropic", "LayerPrior", "Prior", "input_spectrum"]
+
+def get_prior(prior: str | Prior) -> Prior:
+    """Return the prior of that name with its defaults, or the object as it is."""
+    if isinstance(prior, Prior):
+        return prior
+    if prior not in PRIORS:
+        raise ValueError(f"prior must be one of {', '.join(map(repr, PRIORS))} or a Prior object, got {prior!r}.")
+    return PRIORS[prior]()
+
+
+__all__ = ["PRIORS", "Activation", "InputSpectrum", "Isotropic", "LayerPrior", "Prior", "get_prior", "input_spectrum"]

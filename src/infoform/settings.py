@@ -1,0 +1,104 @@
+"""The settings of a posterior: checked once, when they are given, and saved with it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from infoform.curvature import BASES, FitSettings
+from infoform.eigenbasis import SUPPORTS
+from infoform.likelihoods import FISHER_KINDS
+from infoform.posteriors import CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES
+
+STORAGES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Rank = int | float | Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `Laplace` is told besides model, likelihood and prior."""
+
+    structure: str
+    rank: Rank
+    basis: str
+    support: str
+    correction: str
+    damping: str
+    storage: str | None
+    basis_size: int | None
+    fisher: str
+    fisher_samples: int
+    layers: Sequence[str] | None
+    statistics: str
+    block_limit: int
+    prior_rank: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_choice("structure", self.structure, [*STRUCTURES, *PRESETS])
+        check_choice("basis", self.basis, BASES)
+        check_choice("support", self.support, SUPPORTS)
+        check_choice("correction", self.correction, CORRECTIONS)
+        check_choice("damping", self.damping, DAMPINGS)
+        check_choice("storage", self.storage, [None, *STORAGES])
+        check_choice("fisher", self.fisher, FISHER_KINDS)
+        check_choice("statistics", self.statistics, ("needed", "all"))
+        check_rank(self.rank)
+        check_whole("fisher_samples", self.fisher_samples)
+        check_whole("block_limit", self.block_limit)
+        check_whole("prior_rank", self.prior_rank, least=0)
+        if self.basis_size is not None:
+            check_whole("basis_size", self.basis_size)
+        if isinstance(self.layers, str):
+            raise TypeError(
+                f"layers must be a list of layer names, got the string {self.layers!r}; write layers=[{self.layers!r}]."
+            )
+
+    def for_fit(self) -> FitSettings:
+        return FitSettings(self.fisher, self.fisher_samples, self.basis_size, self.block_limit, self.seed)
+
+    def resolve(self, structure: str | None, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return the structure behind a name, and the options that it takes: given ones, a preset's, or these."""
+        structure = structure or self.structure
+        check_choice("structure", structure, [*STRUCTURES, *PRESETS])
+        kind, preset = PRESETS.get(structure, (structure, {}))
+        takes = STRUCTURES[kind].OPTIONS
+        for name in options:
+            if name not in takes:
+                raise TypeError(
+                    f"structure {structure!r} takes the options {', '.join(takes) or 'none'}, got {name!r}."
+                )
+        chosen = {name: getattr(self, name) for name in takes if hasattr(self, name)} | preset | dict(options)
+        if "rank" in chosen:
+            check_rank(chosen["rank"])
+        if "basis" in chosen:
+            check_choice("basis", chosen["basis"], BASES)
+        if "storage" in chosen:
+            check_choice("storage", chosen["storage"], [None, *STORAGES])
+            chosen["storage"] = None if chosen["storage"] is None else STORAGES[chosen["storage"]]
+        return kind, chosen
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise a ValueError unless the value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def check_whole(name: str, value: object, *, least: int = 1) -> None:
+    """Raise a ValueError unless the value is a whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_rank(rank: object) -> None:
+    """Raise a ValueError unless the rank is a number of eigenpairs, a share of them, or given by layer."""
+    if isinstance(rank, Mapping):
+        for value in rank.values():
+            check_whole("rank", value)
+    elif isinstance(rank, float):
+        if not 0 < rank <= 1:
+            raise ValueError(f"rank as a share of a layer's weights must be above 0 and at most 1, got {rank}.")
+    else:
+        check_whole("rank", rank)
