@@ -105,13 +105,13 @@ class Reference:
 
     def eigenvalues(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (A, a), (G, g) -> (g, a)
         """Return the diagonal of Uᵀ I U with U = kron(U_G, U_A)."""
-        pairs = torch.kron(gradient_vectors, input_vectors)
+        pairs = _kron(gradient_vectors, input_vectors)
         shape = (gradient_vectors.shape[1], input_vectors.shape[1])
         return (pairs.T @ self.block @ pairs).diagonal().reshape(shape)
 
     def residual(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (A, a), (G, g) -> (G, A)
         """Return the diagonal of (1 − U Uᵀ) I (1 − U Uᵀ)."""
-        pairs = torch.kron(gradient_vectors, input_vectors)
+        pairs = _kron(gradient_vectors, input_vectors)
         rest = torch.eye(len(pairs), dtype=pairs.dtype) - pairs @ pairs.T
         return (rest @ self.block @ rest).diagonal().reshape(self.gradients.shape[2:])
 
@@ -240,6 +240,10 @@ def _one_example(
     inputs = torch.cat([one_hot_inputs(calls[i][0], calls[i][1])[:, 0] for i in reached], dim=1)
     rows = [torch.cat([output_rows(calls[i][0], one[i])[0] for i in reached]) for one in pulled]
     return inputs, torch.stack(rows)
+
+
+def _kron(one: Tensor, other: Tensor) -> Tensor:  # torch.kron fails on a single column of a column-major matrix
+    return torch.einsum("gi,aj->gaij", one, other).reshape(len(one) * len(other), -1)
 
 
 def _module(model: nn.Module, name: str) -> nn.Module:

@@ -1,0 +1,71 @@
+"""Randomness that leaves no trace and does not depend on how the data is cut into batches."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from infoform.randomness import UniformStream, isolated
+
+
+def draw() -> tuple[float, float, float]:
+    """Take a number from every global generator."""
+    return random.random(), float(np.random.rand()), float(torch.rand(()))  # noqa: NPY002
+
+
+def seed_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+def test_the_global_generators_go_on_as_if_nothing_had_happened() -> None:
+    seed_all(3)
+    expected = draw()
+    seed_all(3)
+    with isolated(7):
+        draw()
+    assert draw() == expected
+
+
+def test_the_global_generators_go_on_also_after_an_exception() -> None:
+    seed_all(3)
+    expected = draw()
+    seed_all(3)
+    with pytest.raises(ZeroDivisionError), isolated(7):
+        draw()[0] / 0
+    assert draw() == expected
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**40])
+def test_the_same_seed_gives_the_same_draws_inside(seed: int) -> None:
+    with isolated(seed):
+        first = draw()
+    draw()
+    with isolated(seed):
+        assert draw() == first
+    with isolated(seed + 1):
+        assert all(one != other for one, other in zip(draw(), first, strict=True))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 5))
+def test_a_stream_is_the_same_for_every_cut_into_batches(cuts: list[int], block: int) -> None:
+    whole = UniformStream(0, (2, 3), block=block).take(sum(cuts))
+    stream = UniformStream(0, (2, 3), block=block)
+    assert torch.equal(torch.cat([stream.take(count) for count in cuts]), whole)
+    assert whole.shape == (sum(cuts), 2, 3)
+
+
+def test_streams_of_different_seeds_differ() -> None:
+    def take(seed: int) -> Tensor:
+        return UniformStream(seed, (2,)).take(300)
+
+    assert torch.equal(take(0), take(0))
+    assert not (take(0) == take(1)).any()
+    assert ((take(0) >= 0) & (take(0) < 1)).all()
+    assert take(0).dtype == torch.float64
+    assert len(take(0).unique()) == 600  # past the first block there is no repetition
