@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from infoform import eigenbasis
 from infoform.eigenbasis import (
     expanded_diagonal,
     gather_pairs,
@@ -24,7 +23,8 @@ def normal(*size: int, seed: int = 0) -> Tensor:
 
 
 def orthonormal(size: int, columns: int, *, seed: int = 0) -> Tensor:  # (size, columns)
-    return torch.linalg.qr(normal(size, size, seed=seed)).Q[:, :columns].contiguous()
+    vectors: Tensor = torch.linalg.qr(normal(size, size, seed=seed)).Q
+    return vectors[:, :columns].contiguous()
 
 
 def kept_columns(input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -54,9 +54,14 @@ def test_the_weighted_gram_is_that_of_the_explicit_columns(case: str, monkeypatc
     rows, columns = order // a, order % a
     explicit = kept_columns(u_a, u_g, rows, columns)
     expected = explicit.T @ (weights.flatten()[:, None] * explicit)
-    gathered = []
+    gathered: list[str] = []
     einsum = torch.einsum
-    monkeypatch.setattr(eigenbasis.torch, "einsum", lambda *given: gathered.append(1) or einsum(*given))
+
+    def watched(equation: str, *operands: Tensor) -> Tensor:
+        gathered.append(equation)
+        return einsum(equation, *operands)
+
+    monkeypatch.setattr(torch, "einsum", watched)  # which the gathering route alone calls
     assert_close(weighted_gram(weights, u_a, u_g, rows, columns), expected, rtol=1e-9, atol=1e-12)
     few = case.startswith("few") or case == "one pair of many"
     assert bool(gathered) == few, "the case does not take the route that it is meant for"

@@ -38,10 +38,26 @@ CASES += [(name, options | ({"rank": 5} if name == "inf" else {})) for name, opt
 # the prior of a layer with tau; every prior that a structure must carry
 PRIORS: dict[str, Callable[[Curvature, float], LayerPrior]] = {
     "isotropic": lambda curvature, tau: LayerPrior(tau),
+    "one precision a column": lambda curvature, tau: LayerPrior(tau * column_weights(curvature)),
+    "columns and low rank": lambda curvature, tau: LayerPrior(tau * column_weights(curvature), *low_rank(curvature)),
 }
+
+ROUNDED = [(name, options) for name, options in CASES if options.get("storage") is not None]
+ADDITIVE = [(name, options) for name, options in CASES if options.get("correction") == "additive"]
 
 every_case = pytest.mark.parametrize(("structure", "options"), CASES, ids=str)
 every_prior = pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS.keys())
+
+
+def column_weights(curvature: Curvature) -> Tensor:  # (A,)
+    return torch.linspace(0.5, 2.0, curvature.shape[1], dtype=torch.float64)
+
+
+def low_rank(curvature: Curvature, *, rank: int = 2) -> tuple[Tensor, Tensor]:  # (A, p), (p,)
+    """Return leading eigenpairs of the layer's input factor, as the activation prior has them."""
+    assert curvature.input_factor is not None
+    values, vectors = torch.linalg.eigh(curvature.input_factor.double())
+    return vectors[:, -rank:], values[-rank:]
 
 
 def layer(*, examples: int = 12, basis_columns: tuple[int, int] | None = None, seed: int = 0) -> Curvature:
@@ -96,37 +112,77 @@ def test_another_prior_is_the_same_as_building_anew(
     )
 
 
-@every_case
+@pytest.mark.parametrize(
+    ("structure", "options", "prior"),
+    [
+        pytest.param(*case, make_prior, id=f"{case}-{name}")
+        for case in CASES
+        for name, make_prior in PRIORS.items()
+        if case not in ROUNDED  # compared with what is stored, in test_inf
+        and (case[0] not in ("kfac", "efb") or name == "isotropic")  # others keep their diagonal alone, see below
+    ],
+)
 @pytest.mark.parametrize("columns", [None, TRUNCATED], ids=["whole basis", "truncated basis"])
 def test_precision_is_the_formula_written_densely(
-    structure: str, options: dict[str, Any], columns: tuple[int, int] | None
+    structure: str,
+    options: dict[str, Any],
+    prior: Callable[[Curvature, float], LayerPrior],
+    columns: tuple[int, int] | None,
 ) -> None:
-    if options.get("storage") is not None:
-        pytest.skip("rounded storage is compared with what is stored, in test_inf")
     curvature = layer(basis_columns=columns)
-    posterior = build(structure, curvature, prior=LayerPrior(0.7), num_data=40.0, **options)
-    assert_close(posterior.dense(), dense_precision(posterior, curvature, options, 40.0, 0.7), rtol=1e-9, atol=1e-9)
+    given = prior(curvature, 0.7)
+    posterior = build(structure, curvature, prior=given, num_data=40.0, **options)
+    information = dense_precision(posterior, curvature, options, 40.0, given)
+    assert_close(posterior.dense(), information, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", OPTIONS["efb"], ids=str)
+def test_efb_keeps_the_diagonal_of_the_prior_in_its_basis(options: dict[str, Any]) -> None:
+    curvature = layer()
+    prior = PRIORS["columns and low rank"](curvature, 0.7)
+    without = build("efb", curvature, prior=LayerPrior(0.0), **options).dense()
+    found = build("efb", curvature, prior=prior, **options).dense() - without
+    eigen = curvature.bases[options["basis"]]
+    basis = torch.kron(eigen.gradient_vectors, eigen.input_vectors)
+    given = basis.T @ dense_prior(prior) @ basis
+    assert_close(basis.T @ found @ basis, given.diag().diag(), rtol=1e-9, atol=1e-9)
+    assert_close(found.trace(), dense_prior(prior).trace(), rtol=1e-9, atol=0)
+
+
+def test_exactly_damped_kfac_has_all_of_a_prior_that_shares_its_eigenvectors() -> None:
+    curvature = layer()
+    prior = LayerPrior(torch.full((A,), 0.7, dtype=torch.float64), *low_rank(curvature))
+    posterior = build("kfac", curvature, prior=prior, num_data=40.0, damping="exact")
+    without = build("kfac", curvature, prior=LayerPrior(0.0), num_data=40.0, damping="exact")
+    assert_close(posterior.dense(), without.dense() + dense_prior(prior), rtol=1e-9, atol=1e-9)
+
+
+def dense_prior(prior: LayerPrior) -> Tensor:  # (G * A, G * A)
+    """Return kron(I_G, diag(precision) + W V Wᵀ)."""
+    precision = torch.as_tensor(prior.precision, dtype=torch.float64).expand(A).diag()
+    if prior.vectors is not None and prior.values is not None:
+        precision = precision + prior.vectors @ prior.values.diag() @ prior.vectors.T
+    return torch.kron(torch.eye(G, dtype=torch.float64), precision)
 
 
 def dense_precision(
-    posterior: LayerPosterior, curvature: Curvature, options: dict[str, Any], n: float, tau: float
+    posterior: LayerPosterior, curvature: Curvature, options: dict[str, Any], n: float, prior: LayerPrior
 ) -> Tensor:
     """Return P from the table in the documentation; S of "inf" is the posterior's own, as it is rounded."""
-    eye = torch.eye(FULL_RANK, dtype=torch.float64)
     name = posterior.structure
     assert curvature.diagonal is not None
     if name == "diag":
-        return n * curvature.diagonal.flatten().diag() + tau * eye
+        return n * curvature.diagonal.flatten().diag() + dense_prior(prior)
     if name == "full":
         assert curvature.block is not None
-        return n * curvature.block + tau * eye
+        return n * curvature.block + dense_prior(prior)
     if name == "kfac":
         assert curvature.input_factor is not None
         assert curvature.gradient_factor is not None
         assert curvature.positions is not None
-        a, g = curvature.input_factor, curvature.gradient_factor / curvature.positions
+        a, g, tau = curvature.input_factor, curvature.gradient_factor / curvature.positions, float(prior.precision)
         if options["damping"] == "exact":
-            return n * torch.kron(g, a) + tau * eye
+            return n * torch.kron(g, a) + dense_prior(prior)
         return torch.kron(
             n**0.5 * g + tau**0.5 * torch.eye(G, dtype=torch.float64),
             n**0.5 * a + tau**0.5 * torch.eye(A, dtype=torch.float64),
@@ -134,7 +190,7 @@ def dense_precision(
     eigen = curvature.bases[options["basis"]]
     basis = torch.kron(eigen.gradient_vectors, eigen.input_vectors)
     if name == "efb":
-        return n * (basis * eigen.eigenvalues.flatten()) @ basis.T + tau * eye
+        return n * (basis * eigen.eigenvalues.flatten()) @ basis.T + dense_prior(prior)
     assert isinstance(posterior, Inf)
     kept = naive_kept_eigenvalues(eigen, options["rank"], options["support"])
     low_rank = (basis * kept.flatten()) @ basis.T
@@ -142,7 +198,7 @@ def dense_precision(
     rest = curvature.diagonal.flatten() - scale**2 * low_rank.diag()
     if posterior.scale is None:
         rest = rest.clamp_min(0)
-    return n * (scale[:, None] * low_rank * scale + rest.diag()) + tau * eye
+    return n * (scale[:, None] * low_rank * scale + rest.diag()) + dense_prior(prior)
 
 
 def naive_kept_eigenvalues(eigen: Eigenbasis, rank: int, support: str) -> Tensor:  # (g, a), 0 where not kept
@@ -164,7 +220,7 @@ WITHOUT_INFORMATION: dict[str, dict[str, Any]] = {
     "single weights": {"zero_weights": ((1, 2), (3, 0), (3, 5))},
     "a dead input and single weights": {"zero_columns": (5,), "zero_weights": ((0, 0), (2, 4))},
 }
-SINGLES = {name for name, zeros in WITHOUT_INFORMATION.items() if "zero_weights" in zeros}
+DEAD_UNITS = [name for name, zeros in WITHOUT_INFORMATION.items() if "zero_weights" not in zeros]
 
 
 def layer_without(which: str, *, examples: int) -> Curvature:
@@ -184,8 +240,15 @@ def test_weights_without_information_have_the_prior(
     check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-5)
 
 
-@every_case
-@pytest.mark.parametrize("which", WITHOUT_INFORMATION)
+@pytest.mark.parametrize(
+    ("structure", "options", "which"),
+    [
+        pytest.param(*case, which, id=f"{case}-{which}")
+        for case in CASES
+        # the additive correction gives single weights a precision, but D = 0: refused, tested below
+        for which in (DEAD_UNITS if case in ADDITIVE else WITHOUT_INFORMATION)
+    ],
+)
 def test_weights_without_information_are_held_fixed_without_a_prior(
     structure: str, options: dict[str, Any], which: str
 ) -> None:
@@ -196,8 +259,6 @@ def test_weights_without_information_are_held_fixed_without_a_prior(
         fixed = fixed.all(1, keepdim=True) | fixed.all(0, keepdim=True)
     if options.get("correction") == "additive":
         options = options | {"rank": 1}  # at which D is positive for every other weight, so that P is invertible
-        if which in SINGLES:
-            pytest.skip("the additive correction gives such weights a precision, and D = 0: refused, tested below")
     posterior = build(structure, curvature, prior=LayerPrior(0.0), **options)
     check_posterior(posterior, rtol=1e-9 if posterior.dtype == torch.float64 else 1e-4, fixed=fixed)
 

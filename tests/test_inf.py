@@ -1,0 +1,210 @@
+"""The sparse information form: exact diagonal at every rank, what the paper's correction loses, bytes, the erratum."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from curvatures import make_curvature, random_gradients
+from infoform import Laplace
+from infoform.curvature import Curvature
+from infoform.eigenbasis import expanded_diagonal
+from infoform.posteriors import Inf, logscale
+from infoform.priors import LayerPrior
+
+G, A = 4, 6
+RANKS = range(1, G * A + 1)
+DTYPES = {
+    "float64": (torch.float64, None),
+    "float32": (torch.float32, None),
+    "bfloat16 storage": (torch.float32, torch.bfloat16),
+}
+
+
+def layer(
+    *, dtype: torch.dtype = torch.float64, columns: tuple[int, int] | None = None, examples: int = 12, seed: int = 0
+) -> Curvature:
+    a, g = random_gradients(examples=examples, shape=(G, A), seed=seed)
+    return make_curvature(a, g, basis_columns=columns, zero_weights=((1, 3),), dtype=dtype)
+
+
+def inf(curvature: Curvature, *, prior: LayerPrior | None = None, num_data: float = 40.0, **options: Any) -> Inf:
+    return Inf.from_curvature(curvature, prior=prior or LayerPrior(0.7), num_data=num_data, **options)
+
+
+def diagonals(curvature: Curvature, basis: str) -> tuple[Tensor, Tensor]:  # (G, A), (G, A)
+    """Return f and q, what a truncated basis leaves out included."""
+    eigen = curvature.bases[basis]
+    q = expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, eigen.eigenvalues)
+    assert curvature.diagonal is not None
+    return curvature.diagonal, q if eigen.residual is None else q + eigen.residual
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("columns", [None, (3, 4)], ids=["whole basis", "truncated basis"])
+@pytest.mark.parametrize("basis", ["gradient", "activation"])
+@pytest.mark.parametrize("support", ["top", "grid"])
+def test_the_scaled_diagonal_is_exact_at_every_rank(
+    kind: str, columns: tuple[int, int] | None, basis: str, support: str
+) -> None:
+    dtype, storage = DTYPES[kind]
+    curvature = layer(dtype=dtype, columns=columns)
+    f, q = diagonals(curvature, basis)
+    rtol = 1e-9 if dtype == torch.float64 else 1e-5
+    for rank in RANKS if columns is None else range(1, 13):
+        posterior = inf(curvature, rank=rank, basis=basis, support=support, storage=storage)
+        stored = f if storage is None else f.to(storage).to(dtype)
+        assert posterior.information.dtype == (storage or dtype)
+        assert_close(posterior.dense().diag().reshape(G, A), 40 * stored + 0.7, rtol=rtol, atol=0)
+        assert_close(posterior.diagonal(), 40 * stored + 0.7, rtol=rtol, atol=0)
+        assert (posterior.remainder >= 0).all()
+        assert (posterior.remainder[stored > 0] > 0).all()
+        assert posterior.remainder[1, 3] == 0
+        assert posterior.clipped == 0
+        assert posterior.scale is not None
+        assert posterior.scale[1, 3] == 0
+        assert (posterior.scale**2 * q <= stored).all(), "S² is rounded down"
+        # and not far: a step of the scale, and the share of f that is always left in D
+        step = 2.0 ** (logscale.OCTAVES / 254)
+        assert (posterior.scale**2 * q * step * (1 + 2.0**-9) >= stored).all()
+
+
+def test_the_remainder_is_what_the_kept_pairs_do_not_explain() -> None:
+    curvature = layer()
+    f, q = diagonals(curvature, "gradient")
+    eigen = curvature.bases["gradient"]
+    for rank in RANKS:
+        posterior = inf(curvature, rank=rank)
+        threshold = eigen.eigenvalues.flatten().sort(descending=True).values[rank - 1]
+        kept = torch.where(eigen.eigenvalues >= threshold, eigen.eigenvalues, 0)
+        q_kept = expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, kept)
+        exact = f * (1 - q_kept / q)  # without rounding S
+        assert (posterior.remainder >= exact - 1e-12).all()
+        assert (posterior.remainder <= exact + 0.1 * f).all()
+
+
+def test_more_pairs_leave_less_in_the_remainder() -> None:
+    curvature = layer()
+    total = [float(inf(curvature, rank=rank).remainder.sum()) for rank in RANKS]
+    assert all(more >= less for more, less in itertools.pairwise(total))
+
+
+@pytest.mark.parametrize("support", ["top", "grid"])
+def test_the_additive_remainder_is_the_papers_difference_and_clipping_is_counted(support: str) -> None:
+    curvature = layer()
+    f, _ = diagonals(curvature, "activation")
+    eigen = curvature.bases["activation"]
+    most = 0
+    for rank in RANKS:
+        options: dict[str, Any] = {"rank": rank, "basis": "activation", "support": support, "correction": "additive"}
+        plain, clipped = inf(curvature, **options, clip=False), inf(curvature, **options)
+        rows, columns = plain.pairs.long()
+        kept = torch.zeros(plain.gradient_vectors.shape[1], plain.input_vectors.shape[1], dtype=torch.float64)
+        kept[rows, columns] = plain.eigenvalues
+        difference = f - expanded_diagonal(plain.input_vectors, plain.gradient_vectors, kept)
+        assert_close(plain.remainder, difference, rtol=0, atol=0)
+        assert plain.scale is None
+        assert plain.clipped == 0
+        assert_close(plain.dense().diag().reshape(G, A), 40 * f + 0.7, rtol=1e-9, atol=1e-12)
+        assert torch.equal(clipped.remainder, difference.clamp_min(0))
+        assert clipped.clipped == int((difference < 0).sum())
+        most = max(most, clipped.clipped)
+        if support == "top":
+            assert plain.rank == rank
+            assert_close(plain.eigenvalues.sort().values, eigen.eigenvalues.flatten().sort().values[-rank:])
+    assert most > 0, "the case shows nothing"
+
+
+def test_rounding_at_a_dead_unit_does_not_count_as_clipping() -> None:
+    a, g = random_gradients(examples=300, shape=(G, A), zero_rows=(1,), zero_columns=(2,))
+    curvature = make_curvature(a, g)
+    for basis in ("gradient", "activation"):
+        posterior = inf(curvature, rank=1, basis=basis, correction="additive", prior=LayerPrior(0.0))
+        assert posterior.clipped == 0
+        assert posterior.log_det().isfinite()
+
+
+def test_coverage_reports_what_the_papers_correction_clips() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)).double()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 5, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (40,), generator=generator)
+    laplace = Laplace(model, "classification", structure="inf-paper", rank=20, fisher="exact")
+    laplace.fit([(x, y)], progress=False)
+    layers = laplace.posterior().layers
+    for row in laplace.coverage():
+        assert row.layer is not None
+        posterior = layers[row.layer]
+        assert isinstance(posterior, Inf)
+        assert posterior.clipped > 0
+        share = posterior.clipped / (posterior.shape[0] * posterior.shape[1])
+        assert f"clipped at 0 for {share:.0%} of its weights" in row.reason
+    ours = Laplace(model, "classification", structure="inf", rank=20, fisher="exact").fit([(x, y)], progress=False)
+    assert not any("clipped" in row.reason for row in ours.coverage())
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("correction", ["scaled", "additive"])
+@pytest.mark.parametrize("rank", [1, 5, G * A])
+def test_the_bytes_are_those_of_the_documented_tensors(kind: str, correction: str, rank: int) -> None:
+    dtype, storage = DTYPES[kind]
+    posterior = inf(layer(dtype=dtype), rank=rank, correction=correction, storage=storage)
+    rows, columns = posterior.pairs
+    width = dtype.itemsize
+    expected = G * A * (storage or dtype).itemsize  # f
+    expected += len(rows.unique()) * G * width + len(columns.unique()) * A * width  # the used eigenvectors
+    expected += rank * width + 2 * 2 * rank  # eigenvalues, and two bytes for each of their indices
+    if correction == "scaled":
+        assert posterior.scale_codes is not None
+        assert posterior.scale_codes.dtype == torch.uint8
+        assert posterior.scale_codes.shape == (G, A)
+        expected += G * A + 2 * 8  # one byte a weight, and the scale itself
+    assert posterior.nbytes == expected
+    assert posterior.gradient_vectors.shape == (G, len(rows.unique()))
+    assert posterior.input_vectors.shape == (A, len(columns.unique()))
+
+
+def test_the_grid_support_keeps_a_kronecker_product() -> None:
+    posterior = inf(layer(), rank=5, support="grid")
+    assert posterior.rank == posterior.gradient_vectors.shape[1] * posterior.input_vectors.shape[1]
+    assert posterior.rank >= 5
+
+
+def papers_factor(low_rank: Tensor, diagonal: Tensor, *, corrected: bool) -> Tensor:  # (GA, L), (GA,) -> (GA, GA)
+    """Return F^c of the paper's eq. (sampling) for P = V Vᵀ + D, as printed or corrected."""
+    root = diagonal.rsqrt()
+    v_s = root[:, None] * low_rank
+    gram = v_s.T @ v_s
+    eye, big_eye = torch.eye(len(gram), dtype=gram.dtype), torch.eye(len(diagonal), dtype=gram.dtype)
+    a_c = torch.linalg.cholesky(gram)
+    b_c = torch.linalg.cholesky((a_c.T @ a_c if corrected else gram) + eye)
+    a_inverse = torch.linalg.inv(a_c)
+    c = a_inverse.T @ (b_c - eye) @ a_inverse
+    w_inverse = big_eye - v_s @ torch.linalg.inv(torch.linalg.inv(c) + gram) @ v_s.T
+    factor: Tensor = root[:, None] * (w_inverse.T if corrected else w_inverse)
+    return factor
+
+
+def test_the_papers_printed_sampler_does_not_have_the_posterior_covariance() -> None:
+    worst = 0.0
+    for seed in range(10):
+        posterior = inf(layer(seed=seed), rank=3, support="grid")
+        assert posterior.scale is not None
+        rows, columns = posterior.pairs.long()
+        kept = posterior.gradient_vectors[:, None, rows] * posterior.input_vectors[None, :, columns]
+        low_rank = (posterior.scale[..., None] * kept).flatten(0, 1) * (40 * posterior.eigenvalues).sqrt()
+        diagonal = (40 * posterior.remainder + 0.7).flatten()
+        precision = posterior.dense()
+        eye = torch.eye(G * A, dtype=torch.float64)
+        assert_close(low_rank @ low_rank.T + diagonal.diag(), precision, rtol=1e-9, atol=1e-9)
+        printed = papers_factor(low_rank, diagonal, corrected=False)
+        corrected = papers_factor(low_rank, diagonal, corrected=True)
+        worst = max(worst, float((printed @ printed.T @ precision - eye).abs().max()))
+        assert_close(corrected @ corrected.T @ precision, eye, rtol=0, atol=1e-10)
+        ours = posterior.transform(eye.reshape(-1, G, A)).flatten(1).T
+        assert_close(ours @ ours.T @ precision, eye, rtol=0, atol=1e-10)
+    assert worst > 1e-3
