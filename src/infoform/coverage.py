@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from torch import Tensor, nn
 
 from infoform.layers import LayerRule, find_rule
@@ -69,7 +69,7 @@ class Coverage(Sequence[ParameterCoverage]):
         return iter(self.rows)
 
     def __str__(self) -> str:
-        table = Table("parameter", "shape", "posterior", "why")
+        table = Table(Column("parameter", overflow="fold"), "shape", "posterior", "why")
         for row in self:
             table.add_row(row.parameter, "×".join(map(str, row.shape)), row.structure or "fixed", row.reason)
         console = Console(width=120)
