@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infoform.demo import __main__ as command
-from infoform.demo.digits import STRUCTURES, DigitsResult, DigitsSettings, run_digits
+from infoform.demo.digits import POSTERIORS, DigitsResult, DigitsSettings, run_digits
 from infoform.demo.figures import reliability
 from infoform.demo.toy import ToyResult, ToySettings, run_toy
 
@@ -30,7 +30,7 @@ def test_the_plain_network_has_learned_the_digits(digits: DigitsResult) -> None:
 
 
 def test_every_row_is_finite_and_keeps_the_accuracy(digits: DigitsResult) -> None:
-    assert list(digits.rows) == ["plain", *STRUCTURES]
+    assert list(digits.rows) == ["plain", *POSTERIORS]
     for name, row in digits.rows.items():
         assert torch.tensor([row.accuracy, row.nll, row.ece]).isfinite().all()
         assert row.accuracy > digits.rows["plain"].accuracy - 0.05

@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from infoform.demo.digits import DigitsResult, DigitsSettings, run_digits
+from infoform.demo.digits import POSTERIORS, DigitsResult, DigitsSettings, run_digits
 from infoform.demo.figures import draw_reliability, draw_toy
 from infoform.demo.toy import ToySettings, run_toy
 from infoform.version import __version__
@@ -71,22 +71,24 @@ def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path
 
 def _print_digits(result: DigitsResult, settings: DigitsSettings, console: Console) -> None:
     table = Table("", title=f"Digits, {len(result.labels)} test images")
-    for column in ("accuracy", "NLL", "ECE", "bytes", "off-diagonal error"):
+    for column in ("accuracy", "NLL", "ECE", "τ", "bytes", "off-diagonal error"):
         table.add_column(column, justify="right")
     for name, row in result.rows.items():
         errors = None if row.off_diagonal is None else list(row.off_diagonal.values())
         size = "–" if row.nbytes is None else f"{row.nbytes:,}"
         mean = "–" if errors is None else f"{sum(errors) / len(errors):.3f}"
-        table.add_row(name, f"{row.accuracy:.3f}", f"{row.nll:.3f}", f"{row.ece:.3f}", size, mean)
+        tau = "–" if row.prior_precision is None else f"{row.prior_precision:g}"
+        table.add_row(name, f"{row.accuracy:.3f}", f"{row.nll:.3f}", f"{row.ece:.3f}", tau, size, mean)
     console.print(table)
-    chosen = ", ".join(f"{name} {row.prior_precision:g}" for name, row in result.rows.items() if row.prior_precision)
     grid = ", ".join(f"{tau:g}" for tau in settings.prior_precisions)
     console.print(
-        f"τ by validation NLL ({settings.validation_examples} images) from {grid}: {chosen}.\n"
+        f"τ by the NLL of {settings.validation_examples} validation images, from {grid}.\n"
         f"Predictions: mean of {settings.samples} networks with sampled weights. Both infs at K = {settings.rank:.0%}."
     )
     table = Table("layer", title="Off-diagonal error by layer, |off(Î − I)| / |off(I)|")
-    by_layer = {name: row.off_diagonal for name, row in result.rows.items() if row.off_diagonal is not None}
+    by_layer: dict[str, dict[str, float]] = {}
+    for name, (structure, _) in POSTERIORS.items():  # the prior has no part in it
+        by_layer.setdefault(structure, result.rows[name].off_diagonal or {})
     for name in by_layer:
         table.add_column(name, justify="right")
     for layer in next(iter(by_layer.values())):

@@ -1,4 +1,4 @@
-"""Digits from few noisy images: an over-confident network, one fit of its curvature, every structure judged.
+"""Digits from few noisy images: an over-confident network, one fit of its curvature, every posterior judged.
 
 Predictions are means over networks with sampled weights; τ is the best of a grid on validation data. Off-diagonal
 errors are relative to the exact information matrix of a layer.
@@ -15,7 +15,9 @@ from torch.nn import functional
 from infoform.laplace import Laplace
 from infoform.posterior import Posterior
 
-STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
+# row of the table -> structure and prior
+POSTERIORS = {name: (name, "isotropic") for name in ("diag", "kfac", "efb-paper", "inf-paper", "inf")}
+POSTERIORS["inf, activation prior"] = ("inf", "activation")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class DigitsSettings:
     pixel_noise: float = 0.1  # standard deviation; pixels lie between 0 and 1
     epochs: int = 150
     rank: float = 0.05  # eigenpairs kept by the two infs, as a share of a layer's weights
+    prior_rank: int = 8  # shared eigenpairs of the activation prior
     samples: int = 50  # networks with sampled weights
     prior_precisions: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
     calibration_bins: int = 15
@@ -43,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; the last three are None for the plain network."""
+    """One line of the tables; the last three are None for the plain network."""
 
     accuracy: float
     nll: float
@@ -55,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DigitsResult:
-    """What the digits gave: rows by structure, and the test predictions behind them."""
+    """What the digits gave: rows by name, and the test predictions behind them."""
 
     rows: dict[str, Row]
     probs: dict[str, Tensor]  # (N, C)
@@ -63,27 +66,35 @@ class DigitsResult:
 
 
 def run_digits(settings: DigitsSettings) -> DigitsResult:
-    """Train the network, fit the curvature once, and judge every structure."""
+    """Train the network, fit the curvature once, and judge every posterior."""
     train, validation, test = load_digits_parts(settings)
     model = train_classifier(train, settings)
-    laplace = Laplace(model, "classification", statistics="all", fisher="exact", rank=settings.rank, seed=settings.seed)
+    laplace = Laplace(
+        model,
+        "classification",
+        statistics="all",
+        fisher="exact",
+        rank=settings.rank,
+        prior_rank=settings.prior_rank,
+        seed=settings.seed,
+    )
     laplace.fit(list(zip(train.images.split(100), train.labels.split(100), strict=True)))
     with torch.no_grad():
         probs = {"plain": model(test.images).softmax(1)}
     rows = {"plain": Row(*measure(probs["plain"], test.labels, settings.calibration_bins))}
-    for structure in STRUCTURES:
-        tried = {
-            tau: negative_log_likelihood(
-                predict(laplace, laplace.posterior(structure=structure, prior_precision=tau), validation, settings),
-                validation.labels,
-            )
+    for name, (structure, prior) in POSTERIORS.items():
+        posteriors = {
+            tau: laplace.posterior(structure=structure, prior=prior, prior_precision=tau)
             for tau in settings.prior_precisions
         }
-        best = min(tried, key=lambda tau: tried[tau])
-        posterior = laplace.posterior(structure=structure, prior_precision=best)
-        probs[structure] = predict(laplace, posterior, test, settings)
-        measured = measure(probs[structure], test.labels, settings.calibration_bins)
-        rows[structure] = Row(*measured, posterior.nbytes, best, off_diagonal_errors(laplace, structure))
+        losses = {
+            tau: negative_log_likelihood(predict(laplace, posterior, validation, settings), validation.labels)
+            for tau, posterior in posteriors.items()
+        }
+        best = min(losses, key=lambda tau: losses[tau])
+        probs[name] = predict(laplace, posteriors[best], test, settings)
+        measured = measure(probs[name], test.labels, settings.calibration_bins)
+        rows[name] = Row(*measured, stored_bytes(posteriors[best]), best, off_diagonal_errors(laplace, structure))
     return DigitsResult(rows, probs, test.labels)
 
 
@@ -122,10 +133,7 @@ def train_classifier(train: Part, settings: DigitsSettings) -> nn.Module:
 def predict(laplace: Laplace, posterior: Posterior, part: Part, settings: DigitsSettings) -> Tensor:  # -> (N, C)
     """Return the mean class probabilities of networks with sampled weights."""
     generator = torch.Generator().manual_seed(settings.seed)
-    weights: dict[str, Tensor] = {}
-    for name, deviation in posterior.sample(settings.samples, generator=generator).items():
-        layer = laplace.layers[name]
-        weights.update(layer.as_parameters(layer.mean + deviation))
+    weights = laplace.weights(posterior.sample(settings.samples, generator=generator))
 
     def forward(sampled: dict[str, Tensor]) -> Tensor:
         logits: Tensor = functional_call(laplace.model, sampled, (part.images,))
@@ -149,9 +157,15 @@ def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
     return float(functional.nll_loss(probs.clamp_min(torch.finfo(probs.dtype).tiny).log(), labels))
 
 
+def stored_bytes(posterior: Posterior) -> int:
+    """Return the bytes of the posterior and of what its prior knows of the inputs."""
+    priors = [(layer.prior.precision, layer.prior.vectors, layer.prior.values) for layer in posterior.layers.values()]
+    return posterior.nbytes + sum(part.nbytes for prior in priors for part in prior if isinstance(part, Tensor))
+
+
 def off_diagonal_errors(laplace: Laplace, structure: str) -> dict[str, float]:
     """Return |off(Î − I)| / |off(I)|, Frobenius, for every layer whose exact block I the fit has kept."""
-    information = laplace.posterior(structure=structure, prior_precision=0.0, num_data=1.0)
+    information = laplace.posterior(structure=structure, prior="isotropic", prior_precision=0.0, num_data=1.0)
     errors = {}
     for name, layer in information.layers.items():
         block = laplace.curvature[name].block
