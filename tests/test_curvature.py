@@ -79,18 +79,20 @@ def test_the_number_of_examples_taken_at_a_time_does_not_matter(case: str, monke
         check_same_up_to_rounding(parts[name], one)
 
 
-def test_a_shuffling_loader_gives_the_same_result_every_time() -> None:
+@pytest.mark.parametrize("own_generator", [False, True])
+def test_a_shuffling_loader_gives_the_same_result_every_time(own_generator: bool) -> None:
     case = MODELS["conv2d"]
-    loader = DataLoader(TensorDataset(case.inputs(10), torch.arange(10) % 3), batch_size=3, shuffle=True)
+    loader = shuffling_loader(case.inputs(10), own_generator)
     torch.manual_seed(5)
     first = fit_curvature(case.model(), loader)
     torch.manual_seed(6)
     check_equal(fit_curvature(case.model(), loader), first)
 
 
-def test_both_passes_over_a_shuffling_loader_see_the_same_labels() -> None:
+@pytest.mark.parametrize("own_generator", [False, True])
+def test_both_passes_over_a_shuffling_loader_see_the_same_labels(own_generator: bool) -> None:
     case = MODELS["linear"]
-    loader = DataLoader(TensorDataset(case.inputs(10), torch.arange(10) % 3), batch_size=3, shuffle=True)
+    loader = shuffling_loader(case.inputs(10), own_generator)
     for one in fit_curvature(case.model(), loader).values():
         vectors = one.bases["gradient"].gradient_vectors
         rotated = vectors.T @ gradient_moment(one) @ vectors
@@ -288,6 +290,11 @@ def test_a_loader_that_changes_between_the_passes_is_refused() -> None:
 
     with pytest.raises(ValueError, match="the same data in both passes, got 4 examples, then 2"):
         fit_curvature(nn.Linear(4, 3), Shrinking())
+
+
+def shuffling_loader(x: Tensor, own_generator: bool) -> DataLoader[tuple[Tensor, ...]]:
+    generator = torch.Generator().manual_seed(7) if own_generator else None
+    return DataLoader(TensorDataset(x, torch.arange(len(x)) % 3), batch_size=3, shuffle=True, generator=generator)
 
 
 def fit_curvature(

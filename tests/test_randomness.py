@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from infoform.randomness import UniformStream, isolated
 
@@ -39,6 +40,21 @@ def test_the_global_generators_go_on_also_after_an_exception() -> None:
     with pytest.raises(ZeroDivisionError), isolated(7):
         draw()[0] / 0
     assert draw() == expected
+
+
+def test_a_loaders_own_generators_are_put_back() -> None:
+    own, samplers = torch.Generator(), torch.Generator()
+    data = TensorDataset(torch.arange(9))
+    loader = DataLoader(data, sampler=RandomSampler(data, generator=samplers), batch_size=2, generator=own)
+    before = own.get_state(), samplers.get_state()
+    orders = []
+    for _ in range(2):
+        with isolated(0, loader=loader):
+            orders.append(torch.cat([x for (x,) in loader]))
+        assert torch.equal(own.get_state(), before[0])
+        assert torch.equal(samplers.get_state(), before[1])
+    assert torch.equal(orders[0], orders[1])
+    assert orders[0].tolist() != list(range(9))
 
 
 @pytest.mark.parametrize("seed", [0, 7, -1, 2**40])

@@ -39,7 +39,7 @@ class DataPass:
         device = device_of(self.capture.model)
         examples, num_outputs, log_likelihood = 0, 0, 0.0
         stream, labelled = None, True
-        with isolated(self.seed):
+        with isolated(self.seed, loader=self.loader):
             for index, raw in enumerate(self.loader):
                 batch = read_batch(raw, device)
                 try:

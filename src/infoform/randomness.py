@@ -10,11 +10,12 @@ from torch import Tensor
 
 
 @contextmanager
-def isolated(seed: int) -> Iterator[None]:
+def isolated(seed: int, *, loader: object = None) -> Iterator[None]:
     """Seed Python's, NumPy's and torch's global generators, and put them back as found on leaving.
 
-    A shuffling loader draws from them: seeded, every pass sees the same order.
+    A shuffling loader draws from them, or from its own, which is put back too: every pass sees the same order.
     """
+    own = [(generator, generator.get_state()) for generator in _generators(loader)]
     python, numeric = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
@@ -26,6 +27,8 @@ def isolated(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numeric)  # noqa: NPY002
+            for generator, state in own:
+                generator.set_state(state)
 
 
 class UniformStream:
@@ -45,3 +48,11 @@ class UniformStream:
         numbers = torch.cat(parts)
         self._left = numbers[count:]
         return numbers[:count]
+
+
+def _generators(loader: object) -> list[torch.Generator]:
+    """Return the generators that a DataLoader or its samplers draw from, each once."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    owners = [loader, getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)]
+    found = [getattr(owner, "generator", None) for owner in owners]
+    return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
