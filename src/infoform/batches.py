@@ -41,6 +41,28 @@ def read_batch(batch: Any, device: torch.device) -> Batch:
     )
 
 
+def read_inputs(x: Any, device: torch.device) -> Batch:
+    """Take inputs alone: a tensor, a tuple of the model's arguments, or a dict of them (targets in it are left out)."""
+    if isinstance(x, tuple | list):
+        return Batch(tuple(_move(value, device) for value in x), {}, None)
+    batch = read_batch(x, device)
+    return Batch(batch.args, batch.kwargs, None)
+
+
+def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
+    """Cut a batch into parts of at most `size` examples along the first axis of its tensors."""
+    count = max((len(tensor) for tensor in batch.tensors() if tensor.dim()), default=0)
+
+    def cut(value: Any, part: slice) -> Any:
+        return value[part] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
+
+    for start in range(0, count, size):
+        part = slice(start, start + size)
+        args = tuple(cut(value, part) for value in batch.args)
+        kwargs = {name: cut(value, part) for name, value in batch.kwargs.items()}
+        yield Batch(args, kwargs, None if batch.targets is None else batch.targets[part])
+
+
 def read_outputs(outputs: Any) -> Tensor:
     """Return the tensor of outputs, also from a Hugging Face model's output object."""
     if isinstance(outputs, Tensor):

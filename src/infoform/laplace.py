@@ -1,7 +1,8 @@
 """The facade: a model and a likelihood in; fit, posterior, samples, a file out. No mathematics here."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -11,14 +12,17 @@ from torch import Tensor, nn
 
 from infoform import storage
 from infoform.archive import Archive, pack, unpack
-from infoform.batches import device_of
+from infoform.batches import Batch, device_of, read_batch, read_inputs
 from infoform.coverage import Coverage, ParameterCoverage, find_layers
 from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted, fit_curvature
-from infoform.likelihoods import Likelihood, get_likelihood
+from infoform.likelihoods import LINKS, Likelihood, get_likelihood
+from infoform.passes import progress_bar
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, Inf, LayerPosterior
+from infoform.predict import KINDS, Predictor, sampling_trouble
+from infoform.prediction import Prediction, join_predictions
 from infoform.priors import InputSpectrum, LayerPrior, Prior, get_prior, input_spectrum
-from infoform.settings import Rank, Settings, check_whole
+from infoform.settings import Rank, Settings, check_choice, check_whole
 
 
 class Laplace:
@@ -80,6 +84,7 @@ class Laplace:
         self._fit: Fit | None = None
         self._built: dict[str, dict[str, LayerPosterior]] = {}
         self._inputs: dict[str, InputSpectrum] = {}
+        self._warned = False
 
     def fit(self, loader: Iterable[Any], *, update: bool = False, progress: bool = True) -> "Laplace":
         """Measure the curvature on the loader's data: (input, target) tuples, dicts, or inputs alone.
@@ -160,6 +165,55 @@ class Laplace:
         generator = torch.Generator().manual_seed(self.settings.seed if seed is None else seed)
         return self.weights(self.posterior().sample(n, generator=generator))
 
+    def predict(
+        self,
+        x: Any,
+        *,
+        kind: str = "linear",
+        samples: int = 100,
+        link: str = "probit",
+        seed: int | None = None,
+    ) -> Prediction:
+        """Return the prediction for a batch of inputs: a tensor, a tuple of arguments, or a dict of them.
+
+        `kind` is "linear" (closed form), "mc" (networks with sampled weights) or "linear-mc" (both; for many outputs);
+        `link` turns the uncertain logits of "linear" into probabilities: "probit", "bridge" or "mc".
+        """
+        batch = read_inputs(x, device_of(self.model))
+        prediction = self._predict(self._predictor(), batch, kind=kind, samples=samples, link=link, seed=seed)
+        self._warn(kind, prediction, None)
+        return prediction
+
+    def predict_loader(
+        self,
+        loader: Iterable[Any],
+        *,
+        kind: str = "linear",
+        samples: int = 100,
+        link: str = "probit",
+        seed: int | None = None,
+        progress: bool = True,
+    ) -> tuple[Prediction, Tensor | None]:
+        """Return one prediction for all of a loader's data, and its targets where it gives any.
+
+        Every batch sees the same sampled networks. `prediction.columns()` makes a table of it.
+        """
+        predictor, device = self._predictor(), device_of(self.model)
+        parts, targets = [], []
+        with progress_bar(progress) as bar:
+            tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
+            for raw in loader:
+                batch = read_batch(raw, device)
+                parts.append(self._predict(predictor, batch, kind=kind, samples=samples, link=link, seed=seed))
+                targets.append(batch.targets)
+                tick(len(parts[-1]))
+        if not parts:
+            raise ValueError("the loader gave no examples to predict.")
+        prediction = join_predictions(parts)
+        known = None if any(target is None for target in targets) else torch.cat([t for t in targets if t is not None])
+        self._warn(kind, prediction, known)
+        return prediction, known
+
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
         """Return the model's parameters, by name, at these deviations from the trained ones."""
         weights: dict[str, Tensor] = {}
@@ -202,6 +256,31 @@ class Laplace:
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": storage.fingerprint(self.model)}
         storage.write_file(path, tensors, metadata)
+
+    def _predictor(self, posterior: Posterior | None = None) -> Predictor:
+        return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
+
+    def _predict(
+        self, predictor: Predictor, batch: Batch, *, kind: str, samples: int, link: str, seed: int | None
+    ) -> Prediction:
+        check_choice("kind", kind, KINDS)
+        check_choice("link", link, LINKS)
+        check_whole("samples", samples)
+        seed = self.settings.seed if seed is None else seed
+        return predictor.predict(batch, kind=kind, samples=samples, link=link, seed=seed, noise=self.noise)
+
+    def _warn(self, kind: str, prediction: Prediction, targets: Tensor | None) -> None:
+        """Say once if sampled networks are much worse than the trained one: the prior is to blame, not the method."""
+        if kind != "mc" or self._warned:
+            return
+        trouble = sampling_trouble(prediction, targets)
+        if trouble is not None:
+            self._warned = True
+            warnings.warn(
+                f"networks with sampled weights are much worse than the trained one ({trouble}): the posterior is too "
+                "wide for this network; call tune(), raise prior_precision, or predict with kind='linear'.",
+                stacklevel=3,
+            )
 
     def _structure_layers(self, structure: str | None, options: Mapping[str, Any]) -> dict[str, LayerPosterior]:
         """Return the layers in a structure, prior and data-set size still at 1; built once for each choice."""

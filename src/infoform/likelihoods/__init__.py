@@ -1,6 +1,6 @@
 """Likelihoods: to add one, write a file with a `Likelihood` and a line in `LIKELIHOODS`."""
 
-from infoform.likelihoods.base import FISHER_KINDS, DataSummary, Likelihood
+from infoform.likelihoods.base import FISHER_KINDS, LINKS, DataSummary, Likelihood
 from infoform.likelihoods.classification import Classification
 from infoform.likelihoods.multilabel import MultiLabel
 from infoform.likelihoods.regression import Regression
@@ -26,6 +26,7 @@ def get_likelihood(likelihood: str | Likelihood) -> Likelihood:
 __all__ = [
     "FISHER_KINDS",
     "LIKELIHOODS",
+    "LINKS",
     "Classification",
     "DataSummary",
     "Likelihood",

@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
+from infoform.prediction import Prediction
+
 FISHER_KINDS = ("mc", "exact", "empirical")
+LINKS = ("probit", "bridge", "mc")
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,23 @@ class Likelihood(ABC):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return what the constructor needs to make this object again, as JSON can hold it."""
+
+    @abstractmethod
+    def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
+        """Return the prediction of M networks: outputs (M, N, C), and the trained network's own (N, C)."""
+
+    @abstractmethod
+    def from_gaussian(
+        self,
+        mean: Tensor,
+        covariance: Tensor,
+        *,
+        noise: float | None,
+        link: str,
+        samples: int,
+        generator: torch.Generator,
+    ) -> Prediction:
+        """Return the prediction for Gaussian outputs: mean (N, C), covariance (N, C, C)."""
 
     @abstractmethod
     def fitted_noise(self, summary: DataSummary) -> float | None:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from infoform.likelihoods import categorical
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
+from infoform.prediction import Prediction
 
 
 class Classification(Likelihood):
@@ -72,6 +74,28 @@ class Classification(Likelihood):
 
     def settings(self) -> dict[str, Any]:
         return {}
+
+    def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
+        return categorical.summarise(samples.softmax(-1).unsqueeze(2), plain, yes_no=False)
+
+    def from_gaussian(
+        self,
+        mean: Tensor,
+        covariance: Tensor,
+        *,
+        noise: float | None,
+        link: str,
+        samples: int,
+        generator: torch.Generator,
+    ) -> Prediction:
+        if link == "bridge":
+            return categorical.bridge(mean.unsqueeze(1), covariance.unsqueeze(1), mean, yes_no=False)
+        probs = None
+        if link == "probit":
+            scale = categorical.probit_scale(covariance.diagonal(dim1=1, dim2=2))
+            probs = (mean * scale).softmax(1).unsqueeze(1)
+        drawn = categorical.draw_gaussian(mean, covariance, samples, generator).softmax(-1)
+        return categorical.summarise(drawn.unsqueeze(2), mean, yes_no=False, probs=probs)
 
     def fitted_noise(self, summary: DataSummary) -> float | None:
         return None

@@ -6,10 +6,13 @@ The Fisher matrix is diag(p (1 − p)).
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
+from infoform.likelihoods import categorical
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
+from infoform.prediction import Prediction
 
 
 class MultiLabel(Likelihood):
@@ -59,8 +62,36 @@ class MultiLabel(Likelihood):
     def settings(self) -> dict[str, Any]:
         return {}
 
+    def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
+        return categorical.summarise(_answers(samples.sigmoid()), plain, yes_no=True)
+
+    def from_gaussian(
+        self,
+        mean: Tensor,
+        covariance: Tensor,
+        *,
+        noise: float | None,
+        link: str,
+        samples: int,
+        generator: torch.Generator,
+    ) -> Prediction:
+        variance = covariance.diagonal(dim1=1, dim2=2)
+        if link == "bridge":  # a yes/no question is a softmax over the logits -f/2 and f/2
+            halves = torch.stack([-mean / 2, mean / 2], dim=-1)
+            signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=mean.dtype, device=mean.device)
+            return categorical.bridge(halves, variance[..., None, None] / 4 * signs, mean, yes_no=True)
+        probs = None
+        if link == "probit":
+            probs = _answers((mean * categorical.probit_scale(variance)).sigmoid())
+        drawn = categorical.draw_gaussian(mean, covariance, samples, generator).sigmoid()
+        return categorical.summarise(_answers(drawn), mean, yes_no=True, probs=probs)
+
     def fitted_noise(self, summary: DataSummary) -> float | None:
         return None
 
     def information_scale(self, noise: float | None, kind: str) -> float:
         return 1.0
+
+
+def _answers(yes: Tensor) -> Tensor:  # (..., L) -> (..., L, 2)
+    return torch.stack([1 - yes, yes], dim=-1)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
+from infoform.prediction import Prediction
 
 
 class Regression(Likelihood):
@@ -77,6 +78,41 @@ class Regression(Likelihood):
 
     def settings(self) -> dict[str, Any]:
         return {"noise": list(self.scales) if self.scales is not None else self.noise}
+
+    def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
+        centred = samples - samples.mean(0)
+        covariance = torch.einsum("mnc,mnd->ncd", centred, centred) / max(1, len(samples) - 1)
+        return self._predict(samples.mean(0), covariance, plain, noise, samples)
+
+    def from_gaussian(
+        self,
+        mean: Tensor,
+        covariance: Tensor,
+        *,
+        noise: float | None,
+        link: str,
+        samples: int,
+        generator: torch.Generator,
+    ) -> Prediction:
+        return self._predict(mean, covariance, mean, noise, None)
+
+    def _predict(
+        self, mean: Tensor, covariance: Tensor, plain: Tensor, noise: float | None, samples: Tensor | None
+    ) -> Prediction:
+        assert noise is not None
+        aleatoric = (noise * self._scales(mean)) ** 2  # (C,)
+        relative = covariance / (aleatoric.sqrt()[:, None] * aleatoric.sqrt())
+        eye = torch.eye(len(aleatoric), dtype=mean.dtype, device=mean.device)
+        information = 0.5 * torch.linalg.slogdet(eye + relative).logabsdet  # log det(Σ + noise) − log det(noise)
+        return Prediction(
+            epistemic=covariance.diagonal(dim1=1, dim2=2).clamp_min(0),
+            aleatoric=aleatoric.expand_as(mean),
+            entropy=information + 0.5 * (2 * math.pi * math.e * aleatoric).log().sum(),
+            mutual_information=information,
+            plain=plain,
+            mean=mean,
+            samples=samples,
+        )
 
     def fitted_noise(self, summary: DataSummary) -> float | None:
         if self.noise is not None:

@@ -72,6 +72,14 @@ class LayerPosterior(ABC):
         """Return xᵀ P x."""
 
     @abstractmethod
+    def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:  # (N, A), (N, C, G) -> (N, C, C)
+        """Return J_c P⁻¹ J_dᵀ for Jacobians J_c = g_c aᵀ, which are not formed."""
+
+    def covariance(self, jacobians: Tensor) -> Tensor:  # (N, C, G, A) -> (N, C, C)
+        """Return J_c P⁻¹ J_dᵀ."""
+        return torch.einsum("ncga,ndga->ncd", jacobians, self.solve(jacobians))
+
+    @abstractmethod
     def log_det(self) -> Tensor:
         """Return log det P (over the weights that are not held fixed for want of any precision)."""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from infoform.curvature import Curvature, Wanted
 from infoform.posteriors.base import LayerPosterior, required
-from infoform.posteriors.rowblocks import RowBlocks
+from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
 
@@ -63,6 +63,9 @@ class Diag(LayerPosterior):
 
     def quadratic_form(self, x: Tensor) -> Tensor:
         return self._rows.quadratic_form(x)
+
+    def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return row_covariance(self._rows.row_variance(inputs), outputs)
 
     def log_det(self) -> Tensor:
         return self._rows.log_det().to(self.dtype)

@@ -72,6 +72,9 @@ class Full(LayerPosterior):
         precisions, vectors = self._eigenpairs
         return (precisions * (x.flatten(-2) @ vectors) ** 2).sum(-1)
 
+    def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return self.covariance(torch.einsum("ncg,na->ncga", outputs, inputs))  # full layers are small ones
+
     def log_det(self) -> Tensor:
         self._check_invertible()
         precisions, _ = self._eigenpairs

@@ -34,7 +34,7 @@ from infoform.eigenbasis import (
 )
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, required
-from infoform.posteriors.rowblocks import RowBlocks
+from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
@@ -162,6 +162,16 @@ class Inf(LayerPosterior):
 
     def quadratic_form(self, x: Tensor) -> Tensor:
         return self._rows.quadratic_form(x) + (self._project(x) ** 2).sum(-1)
+
+    def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        rows, columns = self._indices
+        vectors, grown, _ = self._spectrum
+        covariance = row_covariance(self._rows.row_variance(inputs), outputs)
+        cross = self._rows.row_cross(self.scale, self.input_vectors, inputs)  # (N, G, a)
+        kept = outputs @ (cross[:, :, columns] * (self.gradient_vectors[:, rows] * self._lengths))  # (N, C, K)
+        inner = kept @ vectors / grown
+        taken: Tensor = inner @ inner.mT
+        return covariance - taken
 
     def log_det(self) -> Tensor:
         return self._spectrum[2]

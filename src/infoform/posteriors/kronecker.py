@@ -13,6 +13,7 @@ from torch import Tensor
 
 from infoform.eigenbasis import expanded_diagonal
 from infoform.posteriors.base import LayerPosterior, power
+from infoform.posteriors.rowblocks import row_covariance
 from infoform.priors import LayerPrior
 
 
@@ -58,6 +59,16 @@ class KroneckerPosterior(LayerPosterior):
         if not self._truncated:
             return kept
         return kept + self._precision * ((x - self._expand(inner)) ** 2).sum((-2, -1))
+
+    def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        self._check_invertible()
+        a, g = inputs @ self.input_vectors, outputs @ self.gradient_vectors
+        covariance = row_covariance(a**2 @ power(self.coefficients, -1.0, floor=self._floor).T, g)
+        if not self._truncated:
+            return covariance
+        whole = (inputs**2).sum(1)[:, None, None] * (outputs @ outputs.mT)
+        kept = (a**2).sum(1)[:, None, None] * (g @ g.mT)
+        return covariance + (whole - kept) / self._precision
 
     def log_det(self) -> Tensor:
         self._check_invertible()

@@ -18,6 +18,11 @@ from infoform.posteriors.base import power
 from infoform.priors import LayerPrior
 
 
+def row_covariance(variances: Tensor, outputs: Tensor) -> Tensor:  # (N, G), (N, C, G) -> (N, C, C)
+    """Return Σ_g v_g g_c g_d: the covariance of outputs whose rows are independent."""
+    return (outputs * variances.unsqueeze(1)) @ outputs.mT
+
+
 @dataclass(frozen=True, eq=False)
 class RowBlocks:
     """R = blockdiag(R_g); a weight with D = 0 has no precision and is held fixed."""
@@ -92,6 +97,16 @@ class RowBlocks:
             picked = (whitener[part] @ inner)[:, :, columns] * gradient_vectors[part][:, None, rows]  # (chunk, p, K)
             gram -= picked.flatten(0, 1).T @ picked.flatten(0, 1)
         return gram
+
+    def row_cross(self, scale: Tensor | None, input_vectors: Tensor, inputs: Tensor) -> Tensor:
+        """Return u_jᵀ S_g R_g⁻¹ a for every example, row and column: (G, A), (A, a), (N, A) -> (N, G, a)."""
+        weights = self._root**2 if scale is None else self._root**2 * scale
+        spread = inputs.unsqueeze(1) * input_vectors.T  # (N, a, A)
+        cross = (spread @ weights.T).mT
+        if self._factor is None:
+            return cross
+        inner = torch.stack([(weights * column) @ input_vectors for column in self._factor.T], dim=1)  # (G, p, a)
+        return cross - torch.einsum("gpj,gpq,ngq->ngj", inner, self._middles[1], self.row_project(inputs))
 
     def _collect(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., G, 1, p)
         assert self._factor is not None

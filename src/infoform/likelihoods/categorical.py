@@ -1,0 +1,85 @@
+"""From uncertain logits to class probabilities: what classification and multi-label share.
+
+probit   p ≈ softmax(μ / √(1 + π/8 σ²))                          MacKay 1992
+bridge   a Dirichlet with the Gaussian's mode and curvature       MacKay 1998; Hobbhahn et al. 2022
+mc       the mean of softmax over draws from the Gaussian
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from infoform.prediction import Prediction
+
+
+def summarise(drawn: Tensor, plain: Tensor, *, yes_no: bool, probs: Tensor | None = None) -> Prediction:
+    """Return the prediction of probabilities drawn from the posterior: (M, N, L, C) for L questions of C answers.
+
+    `probs` (N, L, C) are the answers' probabilities where they come from elsewhere than the mean of the draws; then
+    the draws give the epistemic share of the uncertainty alone.
+    """
+    mean = drawn.mean(0)
+    probs = mean if probs is None else probs
+    epistemic = drawn.var(0, correction=0)
+    entropy = entropy_of(mean)
+    information = entropy - entropy_of(drawn).mean(0)  # never negative: entropy is concave
+    return _prediction(probs, epistemic, information, plain, drawn, yes_no)
+
+
+def bridge(mean: Tensor, covariance: Tensor, plain: Tensor, *, yes_no: bool) -> Prediction:  # (N, L, C), (N, L, C, C)
+    """Return the prediction of the Dirichlet that matches Gaussian logits."""
+    mean, covariance = mean.double(), covariance.double()
+    total = covariance.sum((-2, -1), keepdim=True)
+    rows = covariance.sum(-1, keepdim=True)
+    # logits matter only up to a constant: condition the Gaussian on their sum being 0
+    safe = torch.where(total > 0, total, 1)
+    mean = mean - (rows / safe).squeeze(-1) * mean.sum(-1, keepdim=True)
+    variance = (covariance - rows @ rows.mT / safe).diagonal(dim1=-2, dim2=-1).clamp_min(1e-12)
+    mean = (mean - mean.mean(-1, keepdim=True)).clamp(-300, 300)
+    count = mean.shape[-1]
+    alpha = (1 - 2 / count + mean.exp() * (-mean).exp().sum(-1, keepdim=True) / count**2) / variance
+    strength = alpha.sum(-1, keepdim=True)
+    probs = alpha / strength
+    epistemic = probs * (1 - probs) / (strength + 1)
+    expected = torch.digamma(strength + 1).squeeze(-1) - (probs * torch.digamma(alpha + 1)).sum(-1)
+    information = (entropy_of(probs) - expected).clamp_min(0)
+    dtype = plain.dtype
+    return _prediction(probs.to(dtype), epistemic.to(dtype), information.to(dtype), plain, None, yes_no)
+
+
+def draw_gaussian(mean: Tensor, covariance: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw outputs from Gaussians: (N, C), (N, C, C) -> (count, N, C)."""
+    values, vectors = torch.linalg.eigh(covariance.double())
+    root = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)).to(mean.dtype)
+    noise = torch.randn((count, *mean.shape), generator=generator, dtype=torch.float32).to(mean)
+    drawn: Tensor = mean + (root @ noise.unsqueeze(-1)).squeeze(-1)
+    return drawn
+
+
+def probit_scale(variance: Tensor) -> Tensor:
+    return 1 / (1 + math.pi / 8 * variance.clamp_min(0)).sqrt()
+
+
+def entropy_of(probs: Tensor) -> Tensor:  # (..., C) -> (...)
+    terms: Tensor = torch.special.entr(probs)
+    return terms.sum(-1)
+
+
+def _prediction(
+    probs: Tensor, epistemic: Tensor, information: Tensor, plain: Tensor, drawn: Tensor | None, yes_no: bool
+) -> Prediction:
+    aleatoric = (probs * (1 - probs) - epistemic).clamp_min(0)
+    answers = slice(1, 2) if yes_no else slice(None)
+    flat = (part[..., answers].flatten(-2) for part in (probs, epistemic, aleatoric))
+    flat_probs, flat_epistemic, flat_aleatoric = flat
+    return Prediction(
+        epistemic=flat_epistemic,
+        aleatoric=flat_aleatoric,
+        entropy=entropy_of(probs).sum(1),
+        mutual_information=information.sum(1),
+        plain=plain,
+        probs=flat_probs,
+        samples=None if drawn is None else drawn[..., answers].flatten(-2),
+        max_entropy=probs.shape[1] * math.log(probs.shape[2]),
+    )

@@ -1,0 +1,211 @@
+"""Predictions from a posterior: networks with sampled weights, or the network made linear in its weights.
+
+mc          mean over M networks with sampled weights (the paper)
+linear      f(x) ~ N(f*, J Σ Jᵀ): closed form from each layer's inputs and gradients; J is never formed
+linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled weights: any number of outputs
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jvp
+
+from infoform.batches import Batch, read_outputs, split_batch
+from infoform.capture import Call, Capture, capturing, evaluation_mode
+from infoform.coverage import Layer
+from infoform.gradients import is_outer
+from infoform.likelihoods import Likelihood
+from infoform.posterior import Posterior
+from infoform.posteriors import LayerPosterior
+from infoform.prediction import Prediction
+
+KINDS = ("linear", "mc", "linear-mc")
+CHUNK_BYTES = 8 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
+WIDTH = 64  # columns of a basis, about: how many numbers an example takes for each of a layer's inputs and outputs
+VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model with a posterior over its weights; the model is left as found."""
+
+    model: nn.Module
+    layers: Mapping[str, Layer]
+    likelihood: Likelihood
+    posterior: Posterior
+
+    def predict(
+        self, batch: Batch, *, kind: str, samples: int, link: str, seed: int, noise: float | None
+    ) -> Prediction:
+        """Return the prediction for one batch."""
+        generator = torch.Generator().manual_seed(seed)
+        if kind == "linear":
+            mean, covariance = self.linear(batch)
+            return self.likelihood.from_gaussian(
+                mean, covariance, noise=noise, link=link, samples=samples, generator=generator
+            )
+        drawn = self.sampled_outputs(batch, samples=samples, generator=generator, linear=kind == "linear-mc")
+        return self.likelihood.from_samples(drawn, self.outputs(batch), noise=noise)
+
+    def outputs(self, batch: Batch) -> Tensor:  # -> (N, C)
+        """Return the trained network's own outputs."""
+        with evaluation_mode(self.model), torch.no_grad():
+            return self._forward(batch, self._buffers())
+
+    def sampled_outputs(
+        self, batch: Batch, *, samples: int, generator: torch.Generator, linear: bool
+    ) -> Tensor:  # -> (M, N, C)
+        """Return the outputs of networks with sampled weights, exact or linear in the weights."""
+        buffers = self._buffers()
+        means = {name: self.layers[name].mean for name in self.posterior.layers}
+
+        def run(deviations: Mapping[str, Tensor]) -> Tensor:
+            moved = {name: deviation.to(means[name]) for name, deviation in deviations.items()}
+            if not linear:
+                return self._forward(batch, buffers | self._weights(means, moved))
+            at = self._weights(means, {name: torch.zeros_like(mean) for name, mean in means.items()})
+            tangents = self._weights({name: torch.zeros_like(mean) for name, mean in means.items()}, moved)
+            result = jvp(lambda weights: self._forward(batch, buffers | weights), (at,), (tangents,))
+            total: Tensor = result[0] + result[1]
+            return total
+
+        with evaluation_mode(self.model), torch.no_grad():
+            parts = []
+            step = self._networks_at_once(samples)
+            for start in range(0, samples, step):
+                count = min(step, samples - start)
+                drawn = self.posterior.sample(count, generator=generator)
+                if step > 1:
+                    parts.append(torch.vmap(run)(drawn))
+                else:
+                    parts.append(run({name: value[0] for name, value in drawn.items()}).unsqueeze(0))
+            return torch.cat(parts)
+
+    def linear(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C, C)
+        """Return mean and covariance of the outputs of the network made linear in its weights."""
+        covered = {name: self.layers[name] for name in self.posterior.layers}
+        means, covariances = [], []
+        with capturing(self.model, covered) as capture:
+            for part in split_batch(batch, self._examples_at_once(capture, batch)):
+                outputs = self.likelihood.check_outputs(capture.forward(part))
+                covariance = outputs.new_zeros(*outputs.shape, outputs.shape[1], requires_grad=False)
+                for name, used in _collect(capture, outputs).items():
+                    covariance += _layer_covariance(self.layers[name], self.posterior.layers[name], used)
+                means.append(outputs.detach())
+                covariances.append(covariance)
+        return torch.cat(means), torch.cat(covariances)
+
+    def _forward(self, batch: Batch, state: Mapping[str, Tensor]) -> Tensor:
+        outputs = functional_call(self.model, dict(state), batch.args, batch.kwargs)
+        return self.likelihood.check_outputs(read_outputs(outputs))
+
+    def _buffers(self) -> dict[str, Tensor]:
+        return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
+
+    def _weights(self, means: Mapping[str, Tensor], deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        weights: dict[str, Tensor] = {}
+        for name, mean in means.items():
+            weights.update(self.layers[name].as_parameters(mean + deviations[name]))
+        return weights
+
+    def _networks_at_once(self, samples: int) -> int:
+        weights = sum(layer.shape[0] * layer.shape[1] for layer in self.posterior.layers.values())
+        linear = all(isinstance(self.layers[name].module, nn.Linear) for name in self.posterior.layers)
+        return min(samples, max(1, 2**22 // weights)) if linear and weights <= VMAP_WEIGHTS else 1
+
+    def _examples_at_once(self, capture: Capture, batch: Batch) -> int:
+        """Return how many examples' output gradients fit, seen from a run with one example."""
+        one = next(split_batch(batch, 1))
+        outputs = self.likelihood.check_outputs(capture.forward(one))
+        seen: list[int] = []
+
+        def sink(_: str, calls: list[Call]) -> None:
+            seen.extend(call.gradients.numel() for call in calls if call.gradients is not None)
+
+        capture.backward(outputs, torch.zeros_like(outputs), sink)
+        size = sum(seen) * outputs.shape[1] * outputs.element_size()
+        return max(1, CHUNK_BYTES // max(1, size))
+
+
+def sampling_trouble(prediction: Prediction, targets: Tensor | None) -> str | None:
+    """Say what is wrong if the sampled networks are much worse than the trained one; None if they are not."""
+    if not bool(prediction.value.isfinite().all()):
+        return "the sampled networks' outputs are not finite"
+    if prediction.probs is None:
+        if targets is None:
+            return None
+        shape = prediction.plain.shape
+        plain, sampled = (
+            (out - targets.reshape(shape)).square().mean().sqrt() for out in (prediction.plain, prediction.value)
+        )
+        return f"their RMSE is {sampled:.3g}, the trained network's {plain:.3g}" if sampled > 1.5 * plain else None
+    if prediction.plain.shape[1] == 1 or (targets is not None and targets.dim() > 1):
+        return None  # yes/no questions have no single label to compare
+    plain_labels = prediction.plain.argmax(1)
+    if targets is None:
+        agreement = float((prediction.labels == plain_labels).float().mean())
+        return f"they agree with the trained network on {agreement:.0%} of the inputs" if agreement < 0.5 else None
+    plain, sampled = ((labels == targets).double().mean() for labels in (plain_labels, prediction.labels))
+    error = (plain * (1 - plain) / len(targets)).sqrt()
+    if plain - sampled > 0.05 + 2 * error:
+        return f"their accuracy is {sampled:.1%}, the trained network's {plain:.1%}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Used:
+    """One call of a layer, with the gradients of every output in what came out of it."""
+
+    call: Call
+    gradients: list[Tensor | None]  # C of (N, ...); None where an output does not depend on this call
+
+    def by_output(self, layer: Layer, part: slice) -> Tensor:  # -> (C, H, N, S, G / H)
+        known = next(gradient for gradient in self.gradients if gradient is not None)
+        given = (torch.zeros_like(known) if gradient is None else gradient for gradient in self.gradients)
+        return torch.stack([layer.rule.gradients(self.call.module, gradient[part]) for gradient in given])
+
+
+def _collect(capture: Capture, outputs: Tensor) -> dict[str, list[_Used]]:
+    """Send every output back in turn; return what came back, by layer."""
+    used: dict[str, dict[int, _Used]] = {}
+    count = outputs.shape[1]
+    for index in range(count):
+        vector = torch.zeros_like(outputs)
+        vector[:, index] = 1
+
+        def sink(name: str, calls: list[Call], index: int = index) -> None:
+            for call in calls:
+                of_layer = used.setdefault(name, {})
+                one = of_layer.setdefault(id(call.inputs), _Used(call, [None] * count))
+                one.gradients[index] = call.gradients
+
+        capture.backward(outputs, vector, sink, last=index == count - 1)
+    return {name: list(calls.values()) for name, calls in used.items()}
+
+
+def _layer_covariance(layer: Layer, posterior: LayerPosterior, used: list[_Used]) -> Tensor:  # -> (N, C, C)
+    examples, count = used[0].call.inputs.shape[0], len(used[0].gradients)
+    one = _inputs(layer, used, slice(0, 1))
+    num_outputs, num_inputs = layer.shape
+    if is_outer(one):
+        each = num_inputs + (count + WIDTH) * num_outputs + WIDTH * num_inputs
+    else:
+        each = one.numel() + count * num_outputs * (one.shape[2] + 3 * num_inputs)
+    step = max(1, CHUNK_BYTES // (each * one.element_size()))
+    parts = []
+    for start in range(0, examples, step):
+        part = slice(start, start + step)
+        inputs = _inputs(layer, used, part).to(posterior.dtype)  # (H, N, S, A)
+        outputs = torch.cat([one.by_output(layer, part) for one in used], dim=3).to(posterior.dtype)
+        if is_outer(inputs):
+            parts.append(posterior.outer_covariance(inputs[0, :, 0], outputs[:, 0, :, 0].transpose(0, 1)))
+        else:
+            jacobians = torch.einsum("hnsa,chnsg->nchga", inputs, outputs).flatten(2, 3)
+            parts.append(posterior.covariance(jacobians))
+    return torch.cat(parts)
+
+
+def _inputs(layer: Layer, used: list[_Used], part: slice) -> Tensor:  # -> (H, N, S, A)
+    return torch.cat([layer.rule.inputs(one.call.module, one.call.inputs[part]) for one in used], dim=2)
