@@ -21,13 +21,13 @@ from infoform.priors import LayerPrior
 
 
 def train(model: nn.Module, x: Tensor, y: Tensor, loss: nn.Module, *, steps: int) -> nn.Module:
-    before = float(loss(model(x), y))
+    before = loss(model(x), y).item()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
-    assert float(loss(model(x), y)) < 0.6 * before, "not trained"
+    assert loss(model(x), y).item() < 0.6 * before, "not trained"
     return model.eval()
 
 
