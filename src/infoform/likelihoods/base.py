@@ -89,6 +89,10 @@ class Likelihood(ABC):
         """Return the noise σ, given or fitted to the data; None where the likelihood has no such parameter."""
 
     @abstractmethod
+    def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
+        """Return Σ_n log p(y_n | f_n) of the fitted data at σ = `noise`."""
+
+    @abstractmethod
     def information_scale(self, noise: float | None, kind: str) -> float:
         """Return the factor from the information at σ = 1, as the curvature keeps it, to that at σ = `noise`."""
 
@@ -109,6 +113,13 @@ class Likelihood(ABC):
             scale = 1 / math.sqrt(uniforms.shape[1])
             for draw in uniforms.unbind(1):
                 yield scale * self.score(outputs, self.sample_targets(outputs, draw))
+
+
+def known_log_likelihood(summary: DataSummary) -> float:
+    """Return the log-likelihood that the fit summed up, or say why there is none."""
+    if summary.log_likelihood is None:
+        raise ValueError("this needs the targets of the fitted data, and the loader gave none; fit on (x, y) batches.")
+    return summary.log_likelihood
 
 
 def check_batch(targets: Tensor, outputs: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from infoform.likelihoods import categorical
-from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
+from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix, known_log_likelihood
 from infoform.prediction import Prediction
 
 
@@ -88,6 +88,9 @@ class MultiLabel(Likelihood):
 
     def fitted_noise(self, summary: DataSummary) -> float | None:
         return None
+
+    def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
+        return known_log_likelihood(summary)
 
     def information_scale(self, noise: float | None, kind: str) -> float:
         return 1.0

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
+from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix, known_log_likelihood
 from infoform.prediction import Prediction
 
 
@@ -129,6 +129,14 @@ class Regression(Likelihood):
                 "the model fits its targets exactly, so that no noise can be fitted; give Regression(noise=...)."
             )
         return math.sqrt(variance)
+
+    def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
+        assert noise is not None
+        count = summary.num_examples * summary.num_outputs
+        scales = summary.num_examples * sum(map(math.log, self.scales or ()))
+        constant = 0.5 * count * math.log(2 * math.pi) + scales
+        squares = -2 * (known_log_likelihood(summary) + constant)  # Σ (y - f)² / s²
+        return -0.5 * squares / noise**2 - count * math.log(noise) - constant
 
     def information_scale(self, noise: float | None, kind: str) -> float:
         assert noise is not None

@@ -81,7 +81,7 @@ class LayerPosterior(ABC):
 
     @abstractmethod
     def log_det(self) -> Tensor:
-        """Return log det P (over the weights that are not held fixed for want of any precision)."""
+        """Return log det P, in float64 (over the weights that are not held fixed for want of any precision)."""
 
     @abstractmethod
     def diagonal(self) -> Tensor:  # (G, A)

@@ -68,7 +68,7 @@ class Diag(LayerPosterior):
         return row_covariance(self._rows.row_variance(inputs), outputs)
 
     def log_det(self) -> Tensor:
-        return self._rows.log_det().to(self.dtype)
+        return self._rows.log_det()
 
     def diagonal(self) -> Tensor:
         return self._rows.diagonal_of()

@@ -78,7 +78,7 @@ class Full(LayerPosterior):
     def log_det(self) -> Tensor:
         self._check_invertible()
         precisions, _ = self._eigenpairs
-        return precisions[precisions > self._floor].log().sum()
+        return precisions[precisions > self._floor].double().log().sum()
 
     def diagonal(self) -> Tensor:
         precisions, vectors = self._eigenpairs

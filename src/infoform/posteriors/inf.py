@@ -166,8 +166,11 @@ class Inf(LayerPosterior):
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         rows, columns = self._indices
         vectors, grown, _ = self._spectrum
-        covariance = row_covariance(self._rows.row_variance(inputs), outputs)
-        cross = self._rows.row_cross(self.scale, self.input_vectors, inputs)  # (N, G, a)
+        projected = None if self._shared is None else self._rows.row_project(inputs)
+        covariance = row_covariance(self._rows.row_variance(inputs, projected), outputs)
+        cross = self._rows.row_cross(
+            self.scale, self.input_vectors, inputs, shared=self._shared, projected=projected
+        )  # (N, G, a)
         kept = outputs @ (cross[:, :, columns] * (self.gradient_vectors[:, rows] * self._lengths))  # (N, C, K)
         inner = kept @ vectors / grown
         taken: Tensor = inner @ inner.mT
@@ -203,6 +206,10 @@ class Inf(LayerPosterior):
         return RowBlocks(self.num_data * self.remainder + self.prior.precision, self.prior)
 
     @cached_property
+    def _shared(self) -> Tensor | None:
+        return None if self.prior.rank == 0 else self._rows.row_shared(self.scale, self.input_vectors)
+
+    @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return Q (K, K), (1 + k)^(1/2) (K,) and log det P.
 
@@ -213,7 +220,7 @@ class Inf(LayerPosterior):
         lengths = (self.num_data * self.eigenvalues.double()).sqrt()
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
         log_det = self._rows.log_det() + values.log1p().sum()
-        return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det.to(self.dtype)
+        return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det
 
     @cached_property
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)

@@ -4,6 +4,7 @@ Shared by KFAC and EFB, which differ in C alone. The second term is there where 
 is not isotropic enters by its diagonal in the basis, uᵀ Q u; that is all of it where U_A are eigenvectors of Q.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,9 +73,9 @@ class KroneckerPosterior(LayerPosterior):
 
     def log_det(self) -> Tensor:
         self._check_invertible()
-        kept = self.coefficients[self.coefficients > self._floor].log().sum()
+        kept = self.coefficients[self.coefficients > self._floor].double().log().sum()
         left = self.shape[0] * self.shape[1] - self.coefficients.numel()
-        return kept + left * torch.as_tensor(self._precision, dtype=self.dtype).log() if left else kept
+        return kept + left * math.log(self._precision) if left else kept
 
     def diagonal(self) -> Tensor:
         if not self._truncated:

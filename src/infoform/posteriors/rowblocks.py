@@ -48,12 +48,12 @@ class RowBlocks:
         total = (self.diagonal * x**2).sum((-2, -1))
         return total if self._factor is None else total + ((x @ self._factor) ** 2).sum((-2, -1))
 
-    def row_variance(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G)
-        """Return aᵀ R_g⁻¹ a for every example and row: the variance of each output's pre-activation."""
+    def row_variance(self, inputs: Tensor, projected: Tensor | None = None) -> Tensor:  # (N, A) -> (N, G)
+        """Return aᵀ R_g⁻¹ a for every example and row; `projected` is `row_project(inputs)`, where it is at hand."""
         variance = inputs**2 @ (self._root**2).T
         if self._factor is None:
             return variance
-        inner = self.row_project(inputs)
+        inner = self.row_project(inputs) if projected is None else projected
         return variance - torch.einsum("ngp,gpq,ngq->ng", inner, self._middles[1], inner)
 
     def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G, p)
@@ -98,15 +98,31 @@ class RowBlocks:
             gram -= picked.flatten(0, 1).T @ picked.flatten(0, 1)
         return gram
 
-    def row_cross(self, scale: Tensor | None, input_vectors: Tensor, inputs: Tensor) -> Tensor:
-        """Return u_jᵀ S_g R_g⁻¹ a for every example, row and column: (G, A), (A, a), (N, A) -> (N, G, a)."""
+    def row_cross(
+        self,
+        scale: Tensor | None,
+        input_vectors: Tensor,
+        inputs: Tensor,
+        *,
+        shared: Tensor | None = None,
+        projected: Tensor | None = None,
+    ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
+        """Return u_jᵀ S_g R_g⁻¹ a for every example, row and column; `shared` and `projected` where they are at hand."""
         weights = self._root**2 if scale is None else self._root**2 * scale
         spread = inputs.unsqueeze(1) * input_vectors.T  # (N, a, A)
         cross = (spread @ weights.T).mT
         if self._factor is None:
             return cross
-        inner = torch.stack([(weights * column) @ input_vectors for column in self._factor.T], dim=1)  # (G, p, a)
-        return cross - torch.einsum("gpj,gpq,ngq->ngj", inner, self._middles[1], self.row_project(inputs))
+        shared = self.row_shared(scale, input_vectors) if shared is None else shared
+        projected = self.row_project(inputs) if projected is None else projected
+        return cross - torch.einsum("gqj,ngq->ngj", shared, projected)
+
+    def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
+        """Return the part of `row_cross` that no example enters."""
+        assert self._factor is not None
+        weights = self._root**2 if scale is None else self._root**2 * scale
+        inner = torch.stack([(weights * column) @ input_vectors for column in self._factor.T], dim=1)
+        return self._middles[1] @ inner
 
     def _collect(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., G, 1, p)
         assert self._factor is not None

@@ -65,6 +65,24 @@ class LayerPrior:
             along = along + self.values @ (self.vectors.T @ columns).square()
         return along
 
+    def log_det(self, size: int) -> Tensor:
+        """Return log det Q for `size` columns, in float64."""
+        precision = torch.as_tensor(self.precision, dtype=torch.float64).expand(size)
+        total = precision.log().sum()
+        if self.vectors is None or self.values is None:
+            return total
+        factor = self.vectors.double() * self.values.double().sqrt()
+        inner = factor.T @ (factor / precision.to(factor.device).unsqueeze(1))
+        return total + torch.linalg.slogdet(torch.eye(self.rank, dtype=inner.dtype) + inner.cpu()).logabsdet
+
+    def quadratic_form(self, matrix: Tensor) -> Tensor:  # (G, A) -> ()
+        """Return Σ_g w_gᵀ Q w_g over the rows of a weight matrix, in float64."""
+        weights = matrix.double()
+        total = (weights.square() * torch.as_tensor(self.precision).to(weights)).sum()
+        if self.vectors is not None and self.values is not None:
+            total = total + ((weights @ self.vectors.double()).square() * self.values.double()).sum()
+        return total
+
     def dense(self, size: int, *, like: Tensor) -> Tensor:  # Q (A, A)
         precision = torch.as_tensor(self.precision, dtype=like.dtype, device=like.device).expand(size)
         dense = precision.diag()
@@ -74,7 +92,7 @@ class LayerPrior:
 
 
 class Prior(ABC):
-    """A Gaussian prior over all weights, centred on the trained ones; immutable."""
+    """A Gaussian prior over all weights, with mean zero; immutable."""
 
     name: ClassVar[str]
     needs_inputs: ClassVar[bool]  # whether `layer` needs the spectrum of the layer's inputs
