@@ -1,0 +1,348 @@
+"""How good predictions are, and how well they know it: thin over torchmetrics and scikit-learn.
+
+nll, brier          proper scores of probabilities (the Brier score summed over classes, between 0 and 2)
+ece, adaptive_ece   gap between confidence and accuracy, in bins of equal width or of equal mass
+ood                 how well a score tells unknown inputs from known ones; unknown ones are the positives
+
+For probabilities (N, C), targets (N,) are class indices and targets (N, C) of zeros and ones are labels; measures of
+labels are taken for each label and averaged. Our own sums are in float64, those of torchmetrics in float32.
+"""
+
+import math
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+from torch.nn import functional
+
+from infoform.prediction import Prediction
+from infoform.settings import check_whole
+
+BINS = 15
+LEVELS = (0.5, 0.9, 0.95)  # of the intervals whose coverage `evaluate` tells
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """A reliability diagram: what was promised and what was kept, bin by bin; NaN where a bin is empty."""
+
+    confidence: Tensor  # (bins,): mean confidence
+    accuracy: Tensor  # (bins,): share of right answers
+    count: Tensor  # (bins,): examples
+
+    @property
+    def error(self) -> float:
+        """Return the expected calibration error: the mean gap, weighted by the examples in each bin."""
+        gaps = (self.confidence - self.accuracy).abs().nan_to_num(0)
+        return float((gaps * self.count).sum() / self.count.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class EntropyHistogram:
+    """How many examples have an entropy between two edges."""
+
+    edges: Tensor  # (bins + 1,)
+    count: Tensor  # (bins,)
+
+    @property
+    def density(self) -> Tensor:  # (bins,), with integral 1
+        return self.count / (self.count.sum() * self.edges.diff())
+
+
+def evaluate(prediction: Prediction, targets: Tensor) -> dict[str, float]:
+    """Return the measures that suit the prediction, by name."""
+    if prediction.probs is None:
+        assert prediction.mean is not None
+        mean, variance = prediction.mean, prediction.variance
+        return {
+            "rmse": rmse(mean, targets),
+            "log_likelihood": gaussian_log_likelihood(mean, variance, targets),
+            **{f"coverage_{100 * p:.0f}": interval_coverage(mean, variance, targets, level=p) for p in LEVELS},
+            "crps": crps_gaussian(mean, variance, targets),
+        }
+    probs, count = prediction.probs, prediction.probs.shape[1]
+    labels = prediction.max_entropy > math.log(count) + 1e-6  # C yes/no answers can be less certain than one of C
+    if not labels and targets.dim() != 1:
+        raise ValueError(
+            f"a classification prediction needs class indices of shape ({len(probs)},), "
+            f"got targets of shape {tuple(targets.shape)}; use targets.argmax(1) for one-hot rows."
+        )
+    if labels and targets.dim() != 2 and count > 1:
+        raise ValueError(
+            f"a multilabel prediction needs targets of shape {tuple(probs.shape)}, got {tuple(targets.shape)}; "
+            "give a zero or one for each label."
+        )
+    scores = {
+        "accuracy": accuracy(probs, targets),
+        "nll": nll(probs, targets),
+        "brier": brier(probs, targets),
+        "ece": ece(probs, targets),
+    }
+    if not labels:
+        scores["adaptive_ece"] = adaptive_ece(probs, targets)
+    return scores | {"entropy": float(prediction.normalised_entropy.double().mean())}
+
+
+def accuracy(probs: Tensor, targets: Tensor) -> float:
+    """Return the share of right answers."""
+    probs, targets = _checked(probs, targets)
+    measures = _torchmetrics()
+    if targets.dim() == 1:
+        return float(measures.multiclass_accuracy(probs, targets, num_classes=probs.shape[1], average="micro"))
+    return float(measures.binary_accuracy(probs.flatten(), targets.flatten()))
+
+
+def nll(probs: Tensor, targets: Tensor) -> float:
+    """Return the mean of −log p(target), in nats."""
+    # scikit-learn's log_loss cuts probabilities at 1e-16, above what an overconfident network says
+    least = torch.finfo(probs.dtype).tiny if probs.is_floating_point() else 0.0
+    probs, targets = _checked(probs, targets)
+    if targets.dim() == 1:
+        return float(functional.nll_loss(probs.clamp_min(least).log(), targets))
+    right = torch.where(targets == 1, probs, 1 - probs)
+    return float(-right.clamp_min(least).log().mean())
+
+
+def brier(probs: Tensor, targets: Tensor) -> float:
+    """Return the mean squared distance of the probabilities from the answer, summed over classes."""
+    probs, targets = _checked(probs, targets)
+    score = _sklearn().brier_score_loss
+    if targets.dim() == 1:
+        classes = list(range(probs.shape[1]))
+        return float(score(_array(targets), _array(probs), labels=classes, scale_by_half=False))
+    return float(score(_array(targets.flatten()), _array(probs.flatten()), pos_label=1))
+
+
+def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
+    """Return the expected calibration error over bins of equal width."""
+    probs, targets = _checked(probs, targets)
+    check_whole("bins", bins)
+    measures = _torchmetrics()
+    probs = probs.clamp_max(1 - torch.finfo(torch.float32).eps)  # torchmetrics gives certainty a bin of its own
+    if targets.dim() == 1:
+        error = measures.multiclass_calibration_error(probs, targets, num_classes=probs.shape[1], n_bins=bins)
+        return float(error)
+    columns = zip(probs.T, targets.T, strict=True)
+    return math.fsum(float(measures.binary_calibration_error(*one, n_bins=bins)) for one in columns) / probs.shape[1]
+
+
+def adaptive_ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
+    """Return the expected calibration error over bins of equal mass, of the most probable class."""
+    confidence, right = _answers(probs, targets)
+    check_whole("bins", bins)
+    _, place, ties = confidence.unique(return_inverse=True, return_counts=True)
+    first = ties.cumsum(0) - ties  # equal confidences share a bin, so that the order of the examples is no matter
+    return _reliability(confidence, right, first[place] * bins // len(confidence), bins).error
+
+
+def reliability(probs: Tensor, targets: Tensor, bins: int = BINS) -> Reliability:
+    """Return confidence, accuracy and count of the most probable class in bins of equal width."""
+    confidence, right = _answers(probs, targets)
+    check_whole("bins", bins)
+    edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
+    return _reliability(
+        confidence, right, (torch.bucketize(confidence, edges, right=True) - 1).clamp(0, bins - 1), bins
+    )
+
+
+def entropy_histogram(
+    entropy: Tensor, *, bins: int = 20, span: tuple[float, float] = (0.0, 1.0)
+) -> EntropyHistogram:  # (N,)
+    """Count entropies (normalised ones, unless `span` says otherwise) in bins of equal width."""
+    values = _scores("entropies", entropy)
+    check_whole("bins", bins)
+    low, high = span
+    slack = 1e-6 * (high - low)  # rounding; anything farther out is a mistake
+    if bool((values < low - slack).any()) or bool((values > high + slack).any()):
+        raise ValueError(
+            f"entropies must lie between {low:g} and {high:g}, got {values.min():g} to {values.max():g}; "
+            "give prediction.normalised_entropy, or another span."
+        )
+    counted = torch.histogram(values.clamp(low, high).cpu(), bins, range=span)
+    return EntropyHistogram(counted.bin_edges, counted.hist.long())
+
+
+def auroc(scores: Tensor, labels: Tensor) -> float:  # (N,), (N,) of zeros and ones
+    """Return the probability that a positive example scores above a negative one."""
+    scores, labels = _scored(scores, labels)
+    # torchmetrics squeezes scores beyond 0 and 1 through a sigmoid, which makes large ones equal
+    return float(_sklearn().roc_auc_score(_array(labels), _array(scores)))
+
+
+def ood(known_scores: Tensor, unknown_scores: Tensor) -> dict[str, float]:  # (N,), (M,)
+    """Tell how well scores, larger for stranger inputs (entropies, say), separate unknown from known data.
+
+    `fpr95` is the share of known data taken for unknown at the threshold that finds 95 % of the unknown.
+    """
+    known, unknown = _scores("known scores", known_scores), _scores("unknown scores", unknown_scores)
+    scores, labels = _scored(torch.cat([known, unknown]), torch.cat([known * 0, unknown * 0 + 1]))
+    measures = _sklearn()
+    false, found, _ = measures.roc_curve(_array(labels), _array(scores), drop_intermediate=False)
+    return {
+        "auroc": auroc(scores, labels),
+        "aupr": float(measures.average_precision_score(_array(labels), _array(scores))),
+        "fpr95": float(false[found >= 0.95 - 1e-12].min()),
+    }
+
+
+def rmse(mean: Tensor, targets: Tensor) -> float:
+    """Return the root mean squared error, over examples and outputs."""
+    mean, targets = _same_shape(mean, targets)
+    from_torchmetrics = _torchmetrics("regression").mean_squared_error
+    return float(from_torchmetrics(mean.flatten(), targets.flatten(), squared=False))
+
+
+def gaussian_log_likelihood(mean: Tensor, variance: Tensor, targets: Tensor) -> float:
+    """Return the mean log density of the targets, summed over outputs."""
+    density, targets = _gaussian(mean, variance, targets)
+    return float(density.log_prob(targets).sum(1).mean())
+
+
+def interval_coverage(mean: Tensor, variance: Tensor, targets: Tensor, *, level: float = 0.95) -> float:
+    """Return the share of targets in the central interval that should hold this share of them."""
+    if not 0 < level < 1:
+        raise ValueError(f"the level of an interval must be between 0 and 1, got {level}.")
+    density, targets = _gaussian(mean, variance, targets)
+    half_width = density.stddev * Normal(0.0, 1.0).icdf(torch.tensor((1 + level) / 2, dtype=torch.float64))
+    return float(((targets - density.mean).abs() <= half_width).double().mean())
+
+
+def crps_gaussian(mean: Tensor, variance: Tensor, targets: Tensor) -> float:
+    """Return the continuous ranked probability score, σ (z (2 Φ(z) − 1) + 2 φ(z) − 1/√π); Gneiting et al. 2005."""
+    density, targets = _gaussian(mean, variance, targets)
+    z = (targets - density.mean) / density.stddev
+    phi = (-z.square() / 2).exp() / math.sqrt(2 * math.pi)
+    score = density.stddev * (z * (2 * torch.special.ndtr(z) - 1) + 2 * phi - 1 / math.sqrt(math.pi))
+    return float(score.mean())
+
+
+def _answers(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # -> (N,), (N,)
+    """Return the confidence of the most probable class, and whether it is right; each label is an example."""
+    probs, targets = _checked(probs, targets)
+    if targets.dim() == 2:
+        probs, targets = torch.stack([1 - probs, probs], dim=-1).flatten(0, 1), targets.flatten()
+    confidence, labels = probs.max(1)
+    return confidence, (labels == targets).double()
+
+
+def _reliability(confidence: Tensor, right: Tensor, place: Tensor, bins: int) -> Reliability:  # (N,) each
+    count = torch.bincount(place, minlength=bins)
+    sums = (torch.bincount(place, weights=values, minlength=bins) for values in (confidence, right))
+    mean_confidence, mean_right = (total / count for total in sums)
+    return Reliability(mean_confidence, mean_right, count)
+
+
+def _checked(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return probabilities (N, C) in float64 and targets, class indices (N,) or labels (N, C)."""
+    if probs.dim() != 2 or 0 in probs.shape:
+        raise ValueError(
+            f"probabilities must have the shape (examples, classes), with at least one of each, "
+            f"got {tuple(probs.shape)}."
+        )
+    count, classes = probs.shape
+    if targets.dim() == 1 and classes == 1:
+        targets = targets.unsqueeze(1)
+    if targets.shape not in ((count,), (count, classes)):
+        raise ValueError(
+            f"probabilities of shape {tuple(probs.shape)} need targets of shape ({count},) or {tuple(probs.shape)}, "
+            f"got {tuple(targets.shape)}; check that both come from the same data."
+        )
+    probs, targets = probs.detach().double(), targets.detach().to(probs.device)
+    if not bool(((probs >= -1e-6) & (probs <= 1 + 1e-6)).all()):  # false for NaN, too
+        bad = probs[~((probs >= -1e-6) & (probs <= 1 + 1e-6))][0]
+        raise ValueError(f"probabilities must be between 0 and 1, got {bad:g}; apply softmax to logits first.")
+    probs = probs.clamp(0, 1)
+    if targets.dim() == 2:
+        if not bool(((targets == 0) | (targets == 1)).all()):
+            raise ValueError(
+                f"labels must be 0 or 1, got {targets[(targets != 0) & (targets != 1)][0]:g}; round soft ones."
+            )
+        return probs, targets.long()
+    total = probs.sum(1, keepdim=True)
+    worst = float(total[(total - 1).abs().argmax()])
+    if abs(worst - 1) > 0.02:  # half precision is good for about a hundredth
+        raise ValueError(
+            f"the probabilities of an example must sum to 1, got {worst:g}; apply softmax to logits first."
+        )
+    if targets.is_floating_point() or targets.dtype == torch.bool:
+        raise ValueError(f"class indices must be integers, got {targets.dtype}; use targets.long().")
+    low, high = (int(bound) for bound in targets.aminmax())
+    if low < 0 or high >= classes:
+        raise ValueError(f"class indices must be between 0 and {classes - 1}, got {low if low < 0 else high}.")
+    return (probs / total).clamp_max(1), targets.long()
+
+
+def _scores(name: str, values: Tensor) -> Tensor:  # -> (N,)
+    if values.dim() != 1 or len(values) == 0:
+        raise ValueError(
+            f"{name} must be one number for each of at least one example, got shape {tuple(values.shape)}."
+        )
+    if not bool(values.isfinite().all()):
+        raise ValueError(f"{name} must be finite, got NaN or infinity; look at the predictions they come from.")
+    return values.detach().double()
+
+
+def _scored(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    scores = _scores("scores", scores)
+    if labels.shape != scores.shape:
+        raise ValueError(f"{len(scores)} scores need as many labels, got labels of shape {tuple(labels.shape)}.")
+    seen = labels.unique().tolist()
+    if not set(seen) <= {0, 1} or len(seen) < 2:
+        shown = ", ".join(f"{value:g}" for value in seen[:5])
+        raise ValueError(
+            f"AUROC needs examples of both classes, 0 and 1, got labels {shown}; add examples of the missing class."
+        )
+    return scores, labels.detach().long()
+
+
+def _same_shape(mean: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C)
+    mean, targets = mean.detach().double(), targets.detach().to(mean.device).double()
+    shape = mean.shape
+    mean, targets = (x.unsqueeze(1) if x.dim() == 1 else x for x in (mean, targets))
+    if mean.dim() != 2 or mean.shape != targets.shape or mean.numel() == 0:
+        raise ValueError(
+            f"a regression needs targets of the means' shape {tuple(shape)} and at least one, "
+            f"got {tuple(targets.shape)}; reshape the targets."
+        )
+    for name, values in (("means", mean), ("targets", targets)):
+        if not bool(values.isfinite().all()):
+            raise ValueError(f"{name} must be finite, got NaN or infinity; look where they come from.")
+    return mean, targets
+
+
+def _gaussian(mean: Tensor, variance: Tensor, targets: Tensor) -> tuple[Normal, Tensor]:
+    mean, targets = _same_shape(mean, targets)
+    variance = variance.detach().double()
+    variance = variance.unsqueeze(1) if variance.dim() == 1 else variance
+    if variance.shape != mean.shape:
+        raise ValueError(
+            f"a variance is needed for each of the means {tuple(mean.shape)}, got {tuple(variance.shape)}."
+        )
+    if not bool(((variance > 0) & variance.isfinite()).all()):
+        bad = variance[~((variance > 0) & variance.isfinite())][0]
+        raise ValueError(f"variances must be positive and finite, got {bad:g}; give the likelihood a noise above 0.")
+    return Normal(mean, variance.sqrt()), targets
+
+
+def _array(values: Tensor) -> Any:
+    return values.cpu().numpy()
+
+
+def _torchmetrics(task: str = "classification") -> Any:
+    return _imported(f"torchmetrics.functional.{task}")
+
+
+def _sklearn() -> Any:
+    return _imported("sklearn.metrics")
+
+
+def _imported(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"metrics need torchmetrics and scikit-learn, and {name} is missing; pip install 'infoform[metrics]'."
+        ) from error
