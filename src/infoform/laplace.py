@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -15,6 +15,7 @@ from infoform.archive import Archive, pack, unpack
 from infoform.batches import Batch, device_of, read_batch, read_inputs
 from infoform.coverage import Coverage, ParameterCoverage, find_layers
 from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted, fit_curvature
+from infoform.evidence import log_evidence
 from infoform.likelihoods import LINKS, Likelihood, get_likelihood
 from infoform.passes import progress_bar
 from infoform.posterior import Posterior
@@ -22,7 +23,9 @@ from infoform.posteriors import STRUCTURES, Inf, LayerPosterior
 from infoform.predict import KINDS, Predictor, sampling_trouble
 from infoform.prediction import Prediction, join_predictions
 from infoform.priors import InputSpectrum, LayerPrior, Prior, get_prior, input_spectrum
+from infoform.search import Search, Trial, best_trial
 from infoform.settings import Rank, Settings, check_choice, check_whole
+from infoform.tune import maximise_evidence
 
 
 class Laplace:
@@ -85,6 +88,7 @@ class Laplace:
         self._built: dict[str, dict[str, LayerPosterior]] = {}
         self._inputs: dict[str, InputSpectrum] = {}
         self._warned = False
+        self.trials: list[Trial] = []
 
     def fit(self, loader: Iterable[Any], *, update: bool = False, progress: bool = True) -> "Laplace":
         """Measure the curvature on the loader's data: (input, target) tuples, dicts, or inputs alone.
@@ -159,6 +163,84 @@ class Laplace:
             layers[name] = layer.with_prior(chosen.layer(name, num_data=count, inputs=inputs), count)
         return Posterior(layers)
 
+    def log_evidence(
+        self,
+        *,
+        prior_precision: float | Mapping[str, float] | None = None,
+        structure: str | None = None,
+        **options: Any,
+    ) -> float:
+        """Return Laplace's log marginal likelihood of the fitted data; models and priors can be compared by it."""
+        log_likelihood = self.likelihood.log_likelihood(self._fitted().summary, self.noise)
+        posterior = self.posterior(prior_precision=prior_precision, structure=structure, **options)
+        return log_evidence(log_likelihood, posterior, self.layers)
+
+    def tune(
+        self,
+        val_loader: Iterable[Any] | None = None,
+        *,
+        objective: str | None = None,
+        per_layer: bool = False,
+        method: str = "grid",
+        trials: int = 26,
+        prior_precision: tuple[float, float] = (1e-4, 1e6),
+        num_data: tuple[float, float] | None = None,
+        kind: str = "mc",
+        samples: int = 30,
+        link: str = "probit",
+        seed: int | None = None,
+        path: str | PathLike[str] | None = None,
+        progress: bool = True,
+    ) -> "Laplace":
+        """Set τ (and, by evidence, the noise; by a search, N) to the best found.
+
+        Without `val_loader`: by evidence, with one τ or one for each layer (`per_layer=True`). With it: a search over
+        pairs (N, τ) within the given ranges, scored by `objective` ("nll", "ece" or "brier") of predictions of this
+        `kind`; `method` is "grid", "random" or "optuna", `path` a JSON file that keeps every trial and resumes.
+        The trials are in `self.trials` afterwards.
+        """
+        self._fitted()
+        if val_loader is None:
+            check_choice("objective (without val_loader)", objective, (None, "evidence"))
+            self._tune_by_evidence(per_layer)
+            return self
+        check_choice("kind", kind, KINDS)
+        examples = float(self._fitted().summary.num_examples)
+        seed = self.settings.seed if seed is None else seed
+        search = Search(
+            objective=objective or "nll",
+            method=method,
+            trials=trials,
+            num_data=(examples, examples) if num_data is None else num_data,
+            prior_precision=prior_precision,
+            seed=seed,
+            path=path,
+            settings={
+                "structure": self.settings.structure,
+                "prior": self.prior.name,
+                "kind": kind,
+                "samples": samples,
+                "link": link,
+            },
+        )
+        batches = list(val_loader)
+
+        def score(count: float, tau: float) -> dict[str, float]:
+            from infoform.metrics import evaluate
+
+            predictor = self._predictor(self.posterior(prior_precision=tau, num_data=count))
+            prediction, targets = self._predict_all(predictor, batches, None, kind, samples, link, seed)
+            if targets is None:
+                raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
+            scores = evaluate(prediction, targets)
+            return scores if "nll" in scores else {**scores, "nll": -scores["log_likelihood"]}
+
+        with progress_bar(progress) as bar:
+            self.trials = search.run(score, bar("tune", trials))
+        best = best_trial(self.trials, search.objective)
+        self.prior_precision, self.num_data = best.prior_precision, best.num_data
+        return self
+
     def sample(self, n: int, *, seed: int | None = None) -> dict[str, Tensor]:
         """Draw n sets of weights, by parameter name, (n, *shape) each; for `torch.func.functional_call`."""
         check_whole("n", n)
@@ -173,14 +255,16 @@ class Laplace:
         samples: int = 100,
         link: str = "probit",
         seed: int | None = None,
+        posterior: Posterior | None = None,
     ) -> Prediction:
         """Return the prediction for a batch of inputs: a tensor, a tuple of arguments, or a dict of them.
 
         `kind` is "linear" (closed form), "mc" (networks with sampled weights) or "linear-mc" (both; for many outputs);
-        `link` turns the uncertain logits of "linear" into probabilities: "probit", "bridge" or "mc".
+        `link` turns the uncertain logits of "linear" into probabilities: "probit", "bridge" or "mc". `posterior` is
+        another than the object's own, as `posterior(structure=...)` gives it.
         """
         batch = read_inputs(x, device_of(self.model))
-        prediction = self._predict(self._predictor(), batch, kind=kind, samples=samples, link=link, seed=seed)
+        prediction = self._predict(self._predictor(posterior), batch, kind=kind, samples=samples, link=link, seed=seed)
         self._warn(kind, prediction, None)
         return prediction
 
@@ -192,27 +276,18 @@ class Laplace:
         samples: int = 100,
         link: str = "probit",
         seed: int | None = None,
+        posterior: Posterior | None = None,
         progress: bool = True,
     ) -> tuple[Prediction, Tensor | None]:
         """Return one prediction for all of a loader's data, and its targets where it gives any.
 
         Every batch sees the same sampled networks. `prediction.columns()` makes a table of it.
         """
-        predictor, device = self._predictor(), device_of(self.model)
-        parts, targets = [], []
         with progress_bar(progress) as bar:
             tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
-            for raw in loader:
-                batch = read_batch(raw, device)
-                parts.append(self._predict(predictor, batch, kind=kind, samples=samples, link=link, seed=seed))
-                targets.append(batch.targets)
-                tick(len(parts[-1]))
-        if not parts:
-            raise ValueError("the loader gave no examples to predict.")
-        prediction = join_predictions(parts)
-        known = None if any(target is None for target in targets) else torch.cat([t for t in targets if t is not None])
-        self._warn(kind, prediction, known)
-        return prediction, known
+            prediction, targets = self._predict_all(self._predictor(posterior), loader, tick, kind, samples, link, seed)
+        self._warn(kind, prediction, targets)
+        return prediction, targets
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
         """Return the model's parameters, by name, at these deviations from the trained ones."""
@@ -268,6 +343,51 @@ class Laplace:
         check_whole("samples", samples)
         seed = self.settings.seed if seed is None else seed
         return predictor.predict(batch, kind=kind, samples=samples, link=link, seed=seed, noise=self.noise)
+
+    def _predict_all(
+        self,
+        predictor: Predictor,
+        loader: Iterable[Any],
+        tick: Callable[[int], None] | None,
+        kind: str,
+        samples: int,
+        link: str,
+        seed: int | None,
+    ) -> tuple[Prediction, Tensor | None]:
+        device = device_of(self.model)
+        parts, targets = [], []
+        for raw in loader:
+            batch = read_batch(raw, device)
+            parts.append(self._predict(predictor, batch, kind=kind, samples=samples, link=link, seed=seed))
+            if batch.targets is not None:
+                targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
+            if tick is not None:
+                tick(len(parts[-1]))
+        if not parts:
+            raise ValueError("the loader gave no examples to predict.")
+        return join_predictions(parts), torch.cat(targets) if len(targets) == len(parts) else None
+
+    def _tune_by_evidence(self, per_layer: bool) -> None:
+        fit = self._fitted()
+        built = self._structure_layers(None, {})
+        examples = fit.summary.num_examples
+
+        def build(name: str, precision: float, noise: float | None) -> LayerPosterior:
+            count = examples * self.likelihood.information_scale(noise, self.settings.fisher)
+            inputs = self._input_spectrum(name) if self.prior.needs_inputs else None
+            return built[name].with_prior(
+                self.prior.with_precision(precision).layer(name, num_data=count, inputs=inputs), count
+            )
+
+        found = maximise_evidence(
+            build,
+            {name: self.layers[name] for name in built},
+            per_layer=per_layer,
+            noise=self.noise,
+            log_likelihood=lambda noise: self.likelihood.log_likelihood(fit.summary, noise),
+            free_noise=self.likelihood.free_noise,
+        )
+        self.prior_precision, self.noise, self.num_data = found.prior_precision, found.noise, float(examples)
 
     def _warn(self, kind: str, prediction: Prediction, targets: Tensor | None) -> None:
         """Say once if sampled networks are much worse than the trained one: the prior is to blame, not the method."""

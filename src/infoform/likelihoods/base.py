@@ -34,6 +34,7 @@ class Likelihood(ABC):
     """A probability of targets given the network's outputs f (N, C); immutable."""
 
     name: ClassVar[str]
+    free_noise: bool = False  # whether it has a noise σ that is to be found from data
 
     @abstractmethod
     def check_outputs(self, outputs: Tensor) -> Tensor:  # -> (N, C)

@@ -31,6 +31,10 @@ class Regression(Likelihood):
         self.scales = None if noise is None or isinstance(noise, int | float) else tuple(map(float, values))
         self.noise = float(noise) if isinstance(noise, int | float) else None if noise is None else 1.0
 
+    @property
+    def free_noise(self) -> bool:  # type: ignore[override]
+        return self.noise is None
+
     def check_outputs(self, outputs: Tensor) -> Tensor:
         outputs = check_matrix(outputs.unsqueeze(1) if outputs.dim() == 1 else outputs, self.name)
         if self.scales is not None and len(self.scales) != outputs.shape[1]:

@@ -103,8 +103,8 @@ class LayerPosterior(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all that is stored."""
-        return sum(tensor.nbytes for tensor in self.state_dict().values())
+        """Return the bytes of all that is stored, the prior's share included."""
+        return sum(tensor.nbytes for tensor in self.state_dict().values()) + self.prior.nbytes
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the stored tensors by name."""

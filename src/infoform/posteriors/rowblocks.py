@@ -107,7 +107,7 @@ class RowBlocks:
         shared: Tensor | None = None,
         projected: Tensor | None = None,
     ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
-        """Return u_jᵀ S_g R_g⁻¹ a for every example, row and column; `shared` and `projected` where they are at hand."""
+        """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns; `shared`, `projected` where they are at hand."""
         weights = self._root**2 if scale is None else self._root**2 * scale
         spread = inputs.unsqueeze(1) * input_vectors.T  # (N, a, A)
         cross = (spread @ weights.T).mT

@@ -57,6 +57,12 @@ class LayerPrior:
         """Whether every weight has some prior precision."""
         return bool((torch.as_tensor(self.precision) > 0).all())
 
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all that is stored for it besides τ."""
+        parts = (self.precision, self.vectors, self.values)
+        return sum(part.nbytes for part in parts if isinstance(part, Tensor))
+
     def along(self, columns: Tensor) -> Tensor:  # (A, a) -> (a,)
         """Return uᵀ Q u for every column u."""
         precision = torch.as_tensor(self.precision, dtype=columns.dtype, device=columns.device)
@@ -72,8 +78,9 @@ class LayerPrior:
         if self.vectors is None or self.values is None:
             return total
         factor = self.vectors.double() * self.values.double().sqrt()
-        inner = factor.T @ (factor / precision.to(factor.device).unsqueeze(1))
-        return total + torch.linalg.slogdet(torch.eye(self.rank, dtype=inner.dtype) + inner.cpu()).logabsdet
+        inner = (factor.T @ (factor / precision.to(factor.device).unsqueeze(1))).cpu()
+        extra: Tensor = torch.linalg.slogdet(torch.eye(self.rank, dtype=inner.dtype) + inner).logabsdet
+        return total.cpu() + extra
 
     def quadratic_form(self, matrix: Tensor) -> Tensor:  # (G, A) -> ()
         """Return Σ_g w_gᵀ Q w_g over the rows of a weight matrix, in float64."""
