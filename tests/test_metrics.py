@@ -164,7 +164,7 @@ def test_evaluate_gives_the_measures_of_each_likelihood() -> None:
 
     regression = Regression(noise=0.5).from_samples(logits, logits[0], noise=0.5)
     scores = metrics.evaluate(regression, normal(30, 3, seed=3))
-    assert set(scores) == {"rmse", "log_likelihood", "coverage_50", "coverage_90", "coverage_95", "crps"}
+    assert set(scores) == {"rmse", "log_likelihood", "nll", "coverage_50", "coverage_90", "coverage_95", "crps"}
     assert scores["coverage_50"] <= scores["coverage_90"] <= scores["coverage_95"]
 
 

@@ -57,9 +57,11 @@ def evaluate(prediction: Prediction, targets: Tensor) -> dict[str, float]:
     if prediction.probs is None:
         assert prediction.mean is not None
         mean, variance = prediction.mean, prediction.variance
+        log_likelihood = gaussian_log_likelihood(mean, variance, targets)
         return {
             "rmse": rmse(mean, targets),
-            "log_likelihood": gaussian_log_likelihood(mean, variance, targets),
+            "log_likelihood": log_likelihood,
+            "nll": -log_likelihood,  # the same under the name that it has for classifiers
             **{f"coverage_{100 * p:.0f}": interval_coverage(mean, variance, targets, level=p) for p in LEVELS},
             "crps": crps_gaussian(mean, variance, targets),
         }
@@ -125,7 +127,7 @@ def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
     if targets.dim() == 1:
         error = measures.multiclass_calibration_error(probs, targets, num_classes=probs.shape[1], n_bins=bins)
         return float(error)
-    columns = zip(probs.T, targets.T, strict=True)
+    columns = zip(probs.T.contiguous(), targets.T.contiguous(), strict=True)
     return math.fsum(float(measures.binary_calibration_error(*one, n_bins=bins)) for one in columns) / probs.shape[1]
 
 
