@@ -1,5 +1,6 @@
 """infoform: a posterior over the weights of any trained PyTorch network, in sparse information form."""
 
+from infoform.acquire import acquire
 from infoform.coverage import Coverage
 from infoform.curvature import Curvature
 from infoform.laplace import Laplace, load
@@ -23,5 +24,6 @@ __all__ = [
     "Prior",
     "Regression",
     "__version__",
+    "acquire",
     "load",
 ]
