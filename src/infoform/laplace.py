@@ -23,6 +23,7 @@ from infoform.posteriors import STRUCTURES, Inf, LayerPosterior
 from infoform.predict import KINDS, Predictor, sampling_trouble
 from infoform.prediction import Prediction, join_predictions
 from infoform.priors import InputSpectrum, LayerPrior, Prior, get_prior, input_spectrum
+from infoform.randomness import isolated
 from infoform.search import Search, Trial, best_trial
 from infoform.settings import Rank, Settings, check_choice, check_whole
 from infoform.tune import maximise_evidence
@@ -356,13 +357,14 @@ class Laplace:
     ) -> tuple[Prediction, Tensor | None]:
         device = device_of(self.model)
         parts, targets = [], []
-        for raw in loader:
-            batch = read_batch(raw, device)
-            parts.append(self._predict(predictor, batch, kind=kind, samples=samples, link=link, seed=seed))
-            if batch.targets is not None:
-                targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
-            if tick is not None:
-                tick(len(parts[-1]))
+        with isolated(self.settings.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
+            for raw in loader:
+                batch = read_batch(raw, device)
+                parts.append(self._predict(predictor, batch, kind=kind, samples=samples, link=link, seed=seed))
+                if batch.targets is not None:
+                    targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
+                if tick is not None:
+                    tick(len(parts[-1]))
         if not parts:
             raise ValueError("the loader gave no examples to predict.")
         return join_predictions(parts), torch.cat(targets) if len(targets) == len(parts) else None
