@@ -49,11 +49,14 @@ def bridge(mean: Tensor, covariance: Tensor, plain: Tensor, *, yes_no: bool) -> 
 
 
 def draw_gaussian(mean: Tensor, covariance: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw outputs from Gaussians: (N, C), (N, C, C) -> (count, N, C)."""
+    """Draw outputs from Gaussians: (N, C), (N, C, C) -> (count, N, C).
+
+    All examples share the noise, as they share sampled networks: equal inputs have equal predictions, in any batch.
+    """
     values, vectors = torch.linalg.eigh(covariance.double())
-    root = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)).to(mean.dtype)
-    noise = torch.randn((count, *mean.shape), generator=generator, dtype=torch.float32).to(mean)
-    drawn: Tensor = mean + (root @ noise.unsqueeze(-1)).squeeze(-1)
+    root = ((vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT).to(mean.dtype)
+    noise = torch.randn((count, mean.shape[1]), generator=generator, dtype=torch.float32).to(mean)
+    drawn: Tensor = mean + torch.einsum("ncd,md->mnc", root, noise)
     return drawn
 
 
