@@ -100,7 +100,7 @@ def capturing(model: nn.Module, layers: Mapping[str, Layer]) -> Iterator[Capture
     state = {name: parameter.detach() for name, parameter in model.named_parameters()}
     state |= {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     capture = Capture(model, state)
-    with evaluation_mode(model), _no_fused_attention():
+    with evaluation_mode(model), unfused_encoder():
         handles = [
             # before the user's own hooks, which may change the output
             module.register_forward_hook(_tap_hook(capture, name), with_kwargs=True, prepend=True)
@@ -127,8 +127,8 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _no_fused_attention() -> Iterator[None]:
-    # the fused kernel of nn.TransformerEncoderLayer never calls the linear layers inside it
+def unfused_encoder() -> Iterator[None]:
+    """Run nn.TransformerEncoderLayer by its parts: its fused kernel never calls the linear layers inside it."""
     enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

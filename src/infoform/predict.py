@@ -5,15 +5,19 @@ linear      f(x) ~ N(f*, J Σ Jᵀ): closed form from each layer's inputs and gr
 linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled weights: any number of outputs
 """
 
-from collections.abc import Mapping
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from infoform.batches import Batch, read_outputs, split_batch
-from infoform.capture import Call, Capture, capturing, evaluation_mode
+from infoform.capture import Call, Capture, capturing, evaluation_mode, unfused_encoder
 from infoform.coverage import Layer
 from infoform.gradients import is_outer
 from infoform.likelihoods import Likelihood
@@ -22,8 +26,7 @@ from infoform.posteriors import LayerPosterior
 from infoform.prediction import Prediction
 
 KINDS = ("linear", "mc", "linear-mc")
-CHUNK_BYTES = 8 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
-WIDTH = 64  # columns of a basis, about: how many numbers an example takes for each of a layer's inputs and outputs
+CHUNK_BYTES = 32 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
 
@@ -40,6 +43,8 @@ class Predictor:
         self, batch: Batch, *, kind: str, samples: int, link: str, seed: int, noise: float | None
     ) -> Prediction:
         """Return the prediction for one batch."""
+        if any(tensor.dim() and len(tensor) == 0 for tensor in batch.tensors()):
+            raise ValueError("a prediction needs at least one example, got an empty batch; leave it out.")
         generator = torch.Generator().manual_seed(seed)
         if kind == "linear":
             mean, covariance = self.linear(batch)
@@ -67,13 +72,16 @@ class Predictor:
                 return self._forward(batch, buffers | self._weights(means, moved))
             at = self._weights(means, {name: torch.zeros_like(mean) for name, mean in means.items()})
             tangents = self._weights({name: torch.zeros_like(mean) for name, mean in means.items()}, moved)
-            result = jvp(lambda weights: self._forward(batch, buffers | weights), (at,), (tangents,))
+            with warnings.catch_warnings():  # torch scripts its own rules at the first call, and warns of that
+                warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
+                result = jvp(lambda weights: self._forward(batch, buffers | weights), (at,), (tangents,))
             total: Tensor = result[0] + result[1]
             return total
 
-        with evaluation_mode(self.model), torch.no_grad():
+        step = self._networks_at_once(samples)
+        attention = _unfused_attention() if linear or step > 1 else nullcontext()
+        with evaluation_mode(self.model), torch.no_grad(), attention:
             parts = []
-            step = self._networks_at_once(samples)
             for start in range(0, samples, step):
                 count = min(step, samples - start)
                 drawn = self.posterior.sample(count, generator=generator)
@@ -141,7 +149,7 @@ def sampling_trouble(prediction: Prediction, targets: Tensor | None) -> str | No
             (out - targets.reshape(shape)).square().mean().sqrt() for out in (prediction.plain, prediction.value)
         )
         return f"their RMSE is {sampled:.3g}, the trained network's {plain:.3g}" if sampled > 1.5 * plain else None
-    if prediction.plain.shape[1] == 1 or (targets is not None and targets.dim() > 1):
+    if not math.isclose(prediction.max_entropy, math.log(prediction.plain.shape[1])):
         return None  # yes/no questions have no single label to compare
     plain_labels = prediction.plain.argmax(1)
     if targets is None:
@@ -152,6 +160,13 @@ def sampling_trouble(prediction: Prediction, targets: Tensor | None) -> str | No
     if plain - sampled > 0.05 + 2 * error:
         return f"their accuracy is {sampled:.1%}, the trained network's {plain:.1%}"
     return None
+
+
+@contextmanager
+def _unfused_attention() -> Iterator[None]:
+    # neither vmap nor forward-mode differentiation has rules for fused attention
+    with unfused_encoder(), sdpa_kernel(SDPBackend.MATH):
+        yield
 
 
 @dataclass(frozen=True)
@@ -190,7 +205,7 @@ def _layer_covariance(layer: Layer, posterior: LayerPosterior, used: list[_Used]
     one = _inputs(layer, used, slice(0, 1))
     num_outputs, num_inputs = layer.shape
     if is_outer(one):
-        each = num_inputs + (count + WIDTH) * num_outputs + WIDTH * num_inputs
+        each = num_inputs + count * num_outputs + posterior.width * (num_inputs + num_outputs)
     else:
         each = one.numel() + count * num_outputs * (one.shape[2] + 3 * num_inputs)
     step = max(1, CHUNK_BYTES // (each * one.element_size()))
