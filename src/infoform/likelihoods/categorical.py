@@ -72,14 +72,17 @@ def entropy_of(probs: Tensor) -> Tensor:  # (..., C) -> (...)
 def _prediction(
     probs: Tensor, epistemic: Tensor, information: Tensor, plain: Tensor, drawn: Tensor | None, yes_no: bool
 ) -> Prediction:
-    aleatoric = (probs * (1 - probs) - epistemic).clamp_min(0)
+    variance, entropy = probs * (1 - probs), entropy_of(probs)
+    # the draws' share cannot be more than all there is; where the probabilities come from elsewhere it may seem so
+    epistemic, information = torch.minimum(epistemic, variance), torch.minimum(information, entropy)
+    aleatoric = variance - epistemic
     answers = slice(1, 2) if yes_no else slice(None)
     flat = (part[..., answers].flatten(-2) for part in (probs, epistemic, aleatoric))
     flat_probs, flat_epistemic, flat_aleatoric = flat
     return Prediction(
         epistemic=flat_epistemic,
         aleatoric=flat_aleatoric,
-        entropy=entropy_of(probs).sum(1),
+        entropy=entropy.sum(1),
         mutual_information=information.sum(1),
         plain=plain,
         probs=flat_probs,
