@@ -241,6 +241,13 @@ def test_the_bridge_does_not_see_a_constant_added_to_all_logits(
     check_dirichlet(found, alpha)
 
 
+def test_the_bridge_is_not_spoiled_by_the_rounding_of_logits_that_sum_to_0() -> None:
+    alpha = torch.randint(1, 20, (20_000, 5), generator=torch.Generator().manual_seed(0)).double()
+    mean, covariance = (part.float() for part in torch.vmap(logits_of)(alpha))
+    found = from_gaussian(Classification(), mean, covariance, link="bridge").value
+    torch.testing.assert_close(found.double(), alpha / alpha.sum(1, keepdim=True), rtol=1e-4, atol=0)
+
+
 def check_dirichlet(found: Prediction, alpha: Tensor) -> None:
     """Compare with the moments of torch's Dirichlet and the textbook entropy of a draw from it."""
     dirichlet = Dirichlet(alpha)

@@ -32,8 +32,9 @@ def bridge(mean: Tensor, covariance: Tensor, plain: Tensor, *, yes_no: bool) -> 
     mean, covariance = mean.double(), covariance.double()
     total = covariance.sum((-2, -1), keepdim=True)
     rows = covariance.sum(-1, keepdim=True)
-    # logits matter only up to a constant: condition the Gaussian on their sum being 0
-    safe = torch.where(total > 0, total, 1)
+    # logits matter only up to a constant: condition the Gaussian on their sum being 0, unless it is but for rounding
+    trace = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    safe = torch.where(total > mean.shape[-1] * torch.finfo(plain.dtype).eps * trace, total, 1)
     mean = mean - (rows / safe).squeeze(-1) * mean.sum(-1, keepdim=True)
     variance = (covariance - rows @ rows.mT / safe).diagonal(dim1=-2, dim2=-1).clamp_min(1e-12)
     mean = (mean - mean.mean(-1, keepdim=True)).clamp(-300, 300)
