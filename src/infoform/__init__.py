@@ -5,6 +5,8 @@ from infoform.coverage import Coverage
 from infoform.curvature import Curvature
 from infoform.laplace import Laplace, load
 from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
+from infoform.plan import plan
+from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import LayerPosterior
 from infoform.priors import Isotropic, LayerPrior, Prior
@@ -20,10 +22,12 @@ __all__ = [
     "LayerPrior",
     "Likelihood",
     "MultiLabel",
+    "Plan",
     "Posterior",
     "Prior",
     "Regression",
     "__version__",
     "acquire",
     "load",
+    "plan",
 ]

@@ -1,0 +1,142 @@
+"""What one layer costs: bytes of its posterior, bytes of its statistics during a fit, multiply-adds of a fit.
+
+Bytes of a posterior are exact (those of INF, once it is known which columns of the basis its pairs use); flops count
+matrix products at two an entry, as in gradients.py, and leave out what is elementwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from infoform.curvature import Wanted
+from infoform.statistics import CHUNK_BYTES
+
+Count = TypeVar("Count", int, Tensor)
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The sizes of one layer that its costs depend on."""
+
+    outputs: int  # G
+    inputs: int  # A
+    columns: tuple[int, int]  # (g, a): kept columns of U_G and U_A
+    dtype: torch.dtype  # of the statistics
+    positions: int | None = None  # S, over all calls of an example; None where not known
+    groups: int = 1  # H
+
+    @property
+    def weights(self) -> int:
+        return self.outputs * self.inputs
+
+    @property
+    def pairs(self) -> int:
+        """Return the largest rank that the layer can have."""
+        return self.columns[0] * self.columns[1]
+
+    @property
+    def truncated(self) -> bool:
+        return self.columns != (self.outputs, self.inputs)
+
+    @property
+    def outer(self) -> bool:
+        return self.positions == 1 and self.groups == 1
+
+
+def posterior_bytes(size: Dimensions, structure: str, options: Mapping[str, Any], *, rank: int) -> int:
+    """Return the bytes of a layer's posterior; of INF the most they can be: every pair with columns of its own."""
+    item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
+    if structure == "diag":
+        return size.weights * (options["storage"] or size.dtype).itemsize
+    if structure == "kfac":
+        return item * (outputs**2 + outputs + inputs**2 + inputs)
+    if structure == "efb":
+        return item * (outputs * size.columns[0] + inputs * size.columns[1] + size.pairs)
+    if structure == "full":
+        return item * (size.weights**2 + size.weights)
+    if structure != "inf":
+        raise ValueError(f"structure {structure!r} has no rule for its bytes in infoform.footprint; add one.")
+    used = min(rank, size.columns[0]), min(rank, size.columns[1])
+    kept = used[0] * used[1] if options["support"] == "grid" else rank
+    return inf_bytes(size, options, pairs=kept, rows=used[0], columns=used[1])
+
+
+def inf_bytes(size: Dimensions, options: Mapping[str, Any], *, pairs: Count, rows: Count, columns: Count) -> Count:
+    """Return the bytes of INF with this many kept pairs that use so many columns of U_G (`rows`) and of U_A."""
+    item = size.dtype.itemsize
+    fixed = size.weights * (options["storage"] or size.dtype).itemsize
+    if options["correction"] == "scaled":
+        fixed += size.weights + 2 * torch.float64.itemsize  # codes of S² and their scale
+    index = 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
+    return fixed + item * (size.outputs * rows + size.inputs * columns) + pairs * (item + 2 * index)
+
+
+def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[int, int]:
+    """Return the bytes of the running sums in the first and in the second pass (0 where there is none)."""
+    item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
+    input_factor = inputs**2 if wanted.inputs or wanted.factors else 0
+    gradient_factor = outputs**2 if wanted.factors else 0
+    measured = (size.weights if wanted.diagonal else 0) + (size.weights**2 if wanted.block and block else 0)
+    if not wanted.bases:
+        return item * (input_factor + gradient_factor + measured), 0
+    first = inputs**2 + outputs**2 if "gradient" in wanted.bases else 0
+    if "activation" in wanted.bases:
+        first += inputs**2 + outputs**2
+    else:
+        first += input_factor + gradient_factor
+    vectors = outputs * size.columns[0] + inputs * size.columns[1]
+    projected = len(wanted.bases) * (vectors + size.pairs + (size.weights if size.truncated else 0))
+    return item * first, item * (input_factor + gradient_factor + measured + projected)
+
+
+def chunk_bytes(size: Dimensions, *, examples: int) -> int:
+    """Return about the bytes of patches and gradients that a fit has in hand at a time, copies included."""
+    assert size.positions is not None
+    one = size.groups * size.positions * size.inputs + (0 if size.outer else size.weights)
+    one *= size.dtype.itemsize
+    return 2 * one * min(examples, max(1, CHUNK_BYTES // one))
+
+
+def eigen_bytes(size: Dimensions) -> int:
+    """Return about the working memory of the larger eigendecomposition: four matrices in float64."""
+    return 4 * torch.float64.itemsize * max(size.outputs, size.inputs) ** 2
+
+
+def forward_flops(size: Dimensions) -> int:
+    """Return the flops of an example's forward pass; its gradient pass takes three times as many."""
+    assert size.positions is not None
+    return 2 * size.positions * size.weights
+
+
+def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) -> int:
+    """Return the flops of an example in all passes of a fit, without forward and backward, for V Fisher vectors."""
+    assert size.positions is not None
+    outputs, inputs, (g, a) = size.outputs, size.inputs, size.columns
+    once = 2 * size.groups * size.positions * inputs**2 if _factors(wanted) or wanted.inputs else 0
+    each = 2 * size.positions * outputs**2 if _factors(wanted) else 0
+    if size.outer:
+        form, moments, squares = 0, 2 * (inputs**2 + outputs**2), 2 * size.weights
+        project = 2 * (inputs * a + outputs * g) + 2 * size.pairs
+        residual = 4 * (inputs * a + outputs * g) + 6 * size.weights
+    else:
+        form, squares = 2 * size.positions * size.weights, 2 * size.weights
+        moments = 2 * (outputs * inputs**2 + inputs * outputs**2)
+        project = 2 * g * inputs * (outputs + a) + 2 * size.pairs
+        residual = project + 2 * outputs * g * a + 2 * outputs * a * inputs
+    first = moments if "gradient" in wanted.bases else 0
+    second = len(wanted.bases) * (project + (residual if size.truncated else 0))
+    second += (squares if wanted.diagonal else 0) + (2 * size.weights**2 if wanted.block and block else 0)
+    formed = form * ((first > 0) + (second > 0))  # in each pass that needs it
+    return once + vectors * (each + first + second + formed)
+
+
+def eigen_flops(size: Dimensions, wanted: Wanted) -> int:
+    """Return the flops of a fit's eigendecompositions, about nine for each entry and column."""
+    return 9 * len(wanted.bases) * (size.outputs**3 + size.inputs**3)
+
+
+def _factors(wanted: Wanted) -> bool:
+    return wanted.factors or "activation" in wanted.bases

@@ -1,0 +1,259 @@
+"""What a posterior will cost before a fit, and how to spend a budget of bytes after it.
+
+Before: bytes of the posterior by layer, bytes of the statistics, peak memory and cost of a fit. The bytes are exact but
+for INF, whose pairs use columns that depend on the data; there they are the most that it can take. Positions of
+convolutions and tokens, and with them peak and cost, are known from an example batch.
+After: the rank of every layer, by kept energy for each byte (see budget.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from infoform.batches import device_of
+from infoform.budget import bought_at, rank_curve, spend
+from infoform.coverage import Layer
+from infoform.curvature import EVERYTHING, Curvature, Wanted, pack_curvature
+from infoform.footprint import (
+    Dimensions,
+    chunk_bytes,
+    eigen_bytes,
+    eigen_flops,
+    fit_flops,
+    forward_flops,
+    posterior_bytes,
+    statistics_bytes,
+)
+from infoform.laplace import Laplace
+from infoform.planned import LayerPlan, Plan
+from infoform.posteriors import STRUCTURES, Inf
+from infoform.probe import probe
+from infoform.settings import Rank, check_whole
+from infoform.sizes import available_bytes, read_bytes, show_bytes
+
+MAX_RANK = 2048  # its K × K Gram takes 34 MB in float64, and its eigenvectors seconds
+
+
+def plan(
+    target: nn.Module | Laplace,
+    *,
+    structure: str | None = None,
+    rank: Rank | None = None,
+    memory: int | str | None = None,
+    storage: str | None = None,
+    basis_size: int | None = None,
+    layers: Sequence[str] | None = None,
+    example: Any = None,
+    likelihood_outputs: int | None = None,
+    fisher: str = "mc",
+    max_rank: int = MAX_RANK,
+) -> Plan:
+    """Plan the posterior of a model before any data is seen, or of a fitted `Laplace` from what it has measured.
+
+    `memory` ("48MB", "48MiB" or a number of bytes) chooses the ranks of structure "inf": after a fit layer by layer,
+    where they keep most, none above `max_rank`; before it one for all, for the worst case. `example` is a batch of
+    inputs, of the size that the fit will see; `likelihood_outputs` the number of the model's outputs, which matters
+    with `fisher="exact"`. The model is left as found.
+    """
+    budget = None if memory is None else read_bytes(memory)
+    check_whole("max_rank", max_rank)
+    if budget is not None and rank is not None:
+        raise ValueError(f"rank and memory exclude each other, got rank={rank!r} and memory={memory!r}; give one.")
+    if isinstance(target, Laplace):
+        given = {"storage": storage, "basis_size": basis_size, "layers": layers, "rank": rank}
+        wrong = [name for name, value in given.items() if value is not None]
+        if wrong:
+            raise ValueError(f"a Laplace has its own {wrong[0]}, got {wrong[0]}={given[wrong[0]]!r}; leave it out.")
+        if target.num_data is not None:
+            return _after_fit(target, structure, budget, max_rank)
+        if structure is not None:
+            raise ValueError(f"an unfitted Laplace has its own structure, got {structure!r}; leave it out, or fit.")
+        laplace = target
+    else:
+        laplace = Laplace(
+            target,
+            "classification",
+            structure=structure or "inf",
+            rank=100 if rank is None else rank,
+            storage=storage,
+            basis_size=basis_size,
+            layers=layers,
+            fisher=fisher,
+        )
+    return _before_fit(laplace, budget, example, likelihood_outputs)
+
+
+def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int | None) -> Plan:
+    settings = laplace.settings
+    kind, options = settings.resolve(None, {})
+    wanted = EVERYTHING if settings.statistics == "all" else STRUCTURES[kind].wanted(options)
+    wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
+    seen = None if example is None else probe(laplace.model, example)
+    sizes = {
+        name: _dimensions(layer, settings.basis_size, None if seen is None else seen.uses.get(name))
+        for name, layer in laplace.layers.items()
+    }
+    ranks = _ranks_before(sizes, kind, options, budget)
+    blocks = {name: size.weights <= settings.block_limit for name, size in sizes.items()}
+    statistics = {name: statistics_bytes(size, wanted, block=blocks[name]) for name, size in sizes.items()}
+    rows = tuple(
+        LayerPlan(
+            name,
+            (size.outputs, size.inputs),
+            ranks[name] if kind == "inf" else None,
+            posterior_bytes(size, kind, options, rank=ranks[name]),
+            max(statistics[name]),
+        )
+        for name, size in sizes.items()
+    )
+    passes = [sum(one[number] for one in statistics.values()) for number in (0, 1)]
+    peak = cost = eigen = None
+    if seen is not None:
+        called = {name: size for name, size in sizes.items() if size.positions is not None}
+        count = outputs or seen.outputs
+        vectors = laplace.likelihood.num_vectors(count, settings.fisher, settings.fisher_samples)
+        forward = sum(forward_flops(_dimensions(layer, None, seen.uses[name])) for name, layer in seen.layers.items())
+        extra = sum(fit_flops(one, wanted, block=blocks[name], vectors=vectors) for name, one in called.items())
+        number = 2 if wanted.bases else 1
+        cost = (number * (1 + vectors) * forward + extra) / (3 * forward)
+        eigen = sum(eigen_flops(size, wanted) for size in called.values()) / (3 * forward)
+        chunk = max(chunk_bytes(size, examples=seen.examples) for size in called.values())
+        working = seen.activations + chunk
+        if wanted.bases:
+            working = max(working, max(eigen_bytes(size) + statistics[name][1] for name, size in sizes.items()))
+        peak = max(passes) + working
+    notes = []
+    if kind == "inf":
+        notes.append("the bytes of inf are the most it can take: which columns it uses depends on the data")
+    if kind == "full" and not all(blocks.values()):
+        largest = max(size.weights for size in sizes.values())
+        notes.append(f"structure='full' needs block_limit={largest} here, which Laplace takes, or fewer layers=")
+    if seen is None:
+        notes.append("peak and cost of a fit are unknown without example=, a batch of inputs")
+    elif len(called) < len(sizes):
+        notes.append(f"never called with this example: {', '.join(name for name in sizes if name not in called)}")
+    return Plan(
+        settings.structure,
+        rows,
+        False,
+        kind != "inf",
+        budget,
+        max(passes),
+        peak,
+        cost,
+        eigen,
+        available_bytes(device_of(laplace.model)),
+        tuple(notes),
+    )
+
+
+def _after_fit(laplace: Laplace, structure: str | None, budget: int | None, max_rank: int) -> Plan:
+    kind, options = laplace.settings.resolve(structure, {})
+    name_of_structure = structure or laplace.settings.structure
+    curvatures = laplace.curvature
+    if budget is not None and kind != "inf":
+        raise ValueError(
+            f"memory= chooses the ranks of structure 'inf', got {name_of_structure!r}; fit with structure='inf'."
+        )
+    rows, notes = [], []
+    if budget is None:
+        for name, layer in laplace.posterior(structure=structure).layers.items():
+            inf = layer if isinstance(layer, Inf) else None
+            energy = None if inf is None else _energy(curvatures[name], options["basis"])
+            kept = None if inf is None or energy is None else _share(float(inf.eigenvalues.double().sum()), energy)
+            held = _held_bytes(curvatures[name])
+            rows.append(
+                LayerPlan(name, layer.shape, None if inf is None else inf.rank, layer.nbytes, held, energy, kept)
+            )
+    else:
+        curves = {}
+        for name, curvature in curvatures.items():
+            if curvature.diagonal is None or options["basis"] not in curvature.bases:
+                raise ValueError(
+                    f"structure {name_of_structure!r} needs statistics of layer '{name}' that the fit did not collect; "
+                    "fit with that structure or with statistics='all'."
+                )
+            eigen = curvature.bases[options["basis"]]
+            columns = (eigen.gradient_vectors.shape[1], eigen.input_vectors.shape[1])
+            size = Dimensions(*curvature.shape, columns, curvature.diagonal.dtype)
+            curves[name] = rank_curve(size, eigen, options, max_rank=max_rank)
+        bought = spend(curves, budget)
+        for name, one in bought.items():
+            total, held = curves[name].total, _held_bytes(curvatures[name])
+            share = _share(bought_at(curves[name], one.rank).energy, total)
+            rows.append(LayerPlan(name, curvatures[name].shape, one.rank, one.nbytes, held, total, share))
+        full = [name for name, one in bought.items() if one.rank == len(curves[name].nbytes) == max_rank]
+        if full:
+            notes.append(f"at max_rank={max_rank}, more would be slow: {', '.join(full)}")
+    return Plan(
+        name_of_structure,
+        tuple(rows),
+        True,
+        True,
+        budget,
+        sum(row.statistics_bytes for row in rows),
+        None,
+        None,
+        None,
+        available_bytes(device_of(laplace.model)),
+        tuple(notes),
+    )
+
+
+def _dimensions(layer: Layer, basis_size: int | None, use: tuple[int, int] | None) -> Dimensions:
+    outputs, inputs = layer.shape
+    columns = (outputs, inputs) if basis_size is None else (min(outputs, basis_size), min(inputs, basis_size))
+    dtype = torch.promote_types(layer.mean.dtype, torch.float32)
+    groups, positions = (1, None) if use is None else use
+    return Dimensions(outputs, inputs, columns, dtype, positions, groups)
+
+
+def _ranks_before(
+    sizes: Mapping[str, Dimensions], kind: str, options: Mapping[str, Any], budget: int | None
+) -> dict[str, int]:
+    """Return the ranks that are asked for, or the largest one for all whose worst case keeps the budget."""
+
+    def total(ranks: Mapping[str, int]) -> int:
+        return sum(posterior_bytes(size, kind, options, rank=ranks[name]) for name, size in sizes.items())
+
+    def same(rank: int) -> dict[str, int]:
+        return {name: min(rank, size.pairs) for name, size in sizes.items()}
+
+    if budget is None:
+        return {name: _asked_rank(options.get("rank", 1), name, size) for name, size in sizes.items()}
+    least = total(same(1))
+    if least > budget:
+        what = "rank 1 in every layer" if kind == "inf" else f"structure {kind!r}"
+        raise ValueError(
+            f"memory must be at least {least} bytes ({show_bytes(least)}), which {what} takes, got {budget}; "
+            "leave layers out with layers=, or choose another structure."
+        )
+    low, high = 1, max(size.pairs for size in sizes.values()) if kind == "inf" else 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if total(same(middle)) <= budget else (low, middle - 1)
+    return same(low)
+
+
+def _asked_rank(rank: Rank, name: str, size: Dimensions) -> int:
+    if isinstance(rank, Mapping):
+        if name not in rank:
+            raise ValueError(f"rank must have a value for each layer, got none for '{name}'; add it.")
+        return min(rank[name], size.pairs)
+    return min(size.pairs, max(1, round(rank * size.weights)) if isinstance(rank, float) else rank)
+
+
+def _energy(curvature: Curvature, basis: str) -> float:
+    eigen = curvature.bases[basis]
+    left_out = 0.0 if eigen.residual is None else float(eigen.residual.double().sum())
+    return float(eigen.eigenvalues.double().sum()) + left_out
+
+
+def _held_bytes(curvature: Curvature) -> int:
+    return sum(tensor.nbytes for tensor in pack_curvature(curvature)[0].values())
+
+
+def _share(part: float, total: float) -> float:
+    return min(1.0, part / total) if total > 0 else 1.0
