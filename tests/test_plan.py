@@ -1,6 +1,7 @@
 """Plans: bytes against real posteriors, flops and statistics against what a fit holds, budgets kept."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,6 +201,19 @@ def test_a_fitted_posterior_is_planned_as_it_is(trained: infoform.Laplace) -> No
     assert kfac.total_bytes == trained.posterior(structure="kfac").nbytes
     assert kfac.ranks == {}
     assert kfac.kept is None
+
+
+def test_shrinking_sets_the_ranks_and_is_saved(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(20, 10), nn.Tanh(), nn.Linear(10, 3))
+    laplace = fit(model, torch.randn(50, 20, generator=torch.Generator().manual_seed(0)))
+    before = laplace.posterior().nbytes
+    plan = laplace.shrink("3kB")
+    assert laplace.settings.rank == plan.ranks
+    assert laplace.posterior().nbytes == plan.total_bytes <= 3000 < before
+    laplace.save(tmp_path / "posterior.safetensors")
+    assert infoform.load(tmp_path / "posterior.safetensors", model).posterior().nbytes == plan.total_bytes
+    with pytest.raises(RuntimeError, match=r"call fit\(loader\) first"):
+        infoform.Laplace(model, "classification").shrink("3kB")
 
 
 def test_a_plan_leaves_the_model_and_the_seed_as_found() -> None:

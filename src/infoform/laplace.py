@@ -18,6 +18,7 @@ from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted, fit_curvature
 from infoform.evidence import log_evidence
 from infoform.likelihoods import LINKS, Likelihood, get_likelihood
 from infoform.passes import progress_bar
+from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, Inf, LayerPosterior
 from infoform.predict import KINDS, Predictor, sampling_trouble
@@ -241,6 +242,15 @@ class Laplace:
         best = best_trial(self.trials, search.objective)
         self.prior_precision, self.num_data = best.prior_precision, best.num_data
         return self
+
+    def shrink(self, memory: int | str) -> Plan:
+        """Set the ranks that keep most within this memory ("48MB", say), and return the plan that chose them."""
+        from infoform.plan import plan  # which knows this class
+
+        self._fitted()
+        chosen = plan(self, memory=memory)
+        self.settings = replace(self.settings, rank=chosen.ranks)
+        return chosen
 
     def sample(self, n: int, *, seed: int | None = None) -> dict[str, Tensor]:
         """Draw n sets of weights, by parameter name, (n, *shape) each; for `torch.func.functional_call`."""
