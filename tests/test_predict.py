@@ -274,6 +274,30 @@ def test_linear_mc_equals_the_dense_jacobian_on_the_same_weights(
     assert_close(found.samples, torch.stack(expected), rtol=RTOL)
 
 
+class Branching(nn.Module):
+    """Decides by a value that it has computed, and writes its outputs in place: vmap can do neither."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.inner(x)
+        out = torch.zeros_like(x[:, :3])
+        out += hidden if bool(hidden.abs().max() < 100) else hidden / 2
+        return out
+
+
+@pytest.mark.parametrize("kind", ["mc", "linear-mc"])
+def test_models_that_cannot_be_run_together_are_run_one_by_one(kind: str) -> None:
+    torch.manual_seed(0)
+    model, x = Branching().double(), MODELS["linear"].inputs()
+    y = torch.zeros(5, 3).double()
+    laplace = Laplace(model, Regression(noise=0.3)).fit([(x, y)], progress=False)
+    plain_model = Laplace(nn.Sequential(model.inner), Regression(noise=0.3)).fit([(x, y)], progress=False)
+    check_same(laplace.predict(x, kind=kind, samples=4), plain_model.predict(x, kind=kind, samples=4))
+
+
 @pytest.mark.parametrize("likelihood", ["classification", "multilabel"])
 @pytest.mark.parametrize("kind", ["mc", "linear-mc"])
 def test_samples_of_a_classifier_are_probabilities_of_single_networks(kind: str, likelihood: str) -> None:

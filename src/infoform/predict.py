@@ -7,7 +7,7 @@ linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled wei
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -85,10 +85,7 @@ class Predictor:
             for start in range(0, samples, step):
                 count = min(step, samples - start)
                 drawn = self.posterior.sample(count, generator=generator)
-                if step > 1:
-                    parts.append(torch.vmap(run)(drawn))
-                else:
-                    parts.append(run({name: value[0] for name, value in drawn.items()}).unsqueeze(0))
+                parts.append(_run_all(run, drawn, count))
             return torch.cat(parts)
 
     def linear(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C, C)
@@ -160,6 +157,16 @@ def sampling_trouble(prediction: Prediction, targets: Tensor | None) -> str | No
     if plain - sampled > 0.05 + 2 * error:
         return f"their accuracy is {sampled:.1%}, the trained network's {plain:.1%}"
     return None
+
+
+def _run_all(run: Callable[[Mapping[str, Tensor]], Tensor], drawn: Mapping[str, Tensor], count: int) -> Tensor:
+    """Return the outputs of all drawn networks, computed together where the model allows it."""
+    if count > 1:
+        try:
+            return torch.vmap(run)(drawn)
+        except RuntimeError:  # vmap has no rule for branches on values or for results written in place
+            pass
+    return torch.stack([run({name: value[index] for name, value in drawn.items()}) for index in range(count)])
 
 
 @contextmanager
