@@ -104,7 +104,8 @@ def check_state(posterior: LayerPosterior) -> None:
     held = {key: value for key, value in vars(posterior).items() if isinstance(value, Tensor)}
     cached = {key for key in held if key not in tensors}
     assert cached <= {key for key in dir(type(posterior)) if key not in tensors}, "a tensor field is not stored"
-    assert posterior.nbytes == sum(value.numel() * value.element_size() for value in tensors.values())
+    stored = sum(value.numel() * value.element_size() for value in tensors.values())
+    assert posterior.nbytes == stored + posterior.prior.nbytes
     assert not any(isinstance(value, Tensor) for value in settings.values())
     again = type(posterior)(prior=posterior.prior, num_data=posterior.num_data, **tensors, **settings)  # type: ignore[call-arg]
     assert again.shape == posterior.shape

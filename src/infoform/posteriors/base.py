@@ -59,6 +59,11 @@ class LayerPosterior(ABC):
     def noise_shape(self) -> tuple[int, ...]:
         """Return the shape of the standard normal noise that `transform` takes for one sample."""
 
+    @property
+    def width(self) -> int:
+        """Return how many numbers `outer_covariance` holds for each example and each input or output of the layer."""
+        return 1
+
     @abstractmethod
     def transform(self, noise: Tensor) -> Tensor:  # (..., *noise_shape) -> (..., G, A)
         """Return F · noise, with F Fᵀ = P⁻¹."""
@@ -77,7 +82,7 @@ class LayerPosterior(ABC):
 
     def covariance(self, jacobians: Tensor) -> Tensor:  # (N, C, G, A) -> (N, C, C)
         """Return J_c P⁻¹ J_dᵀ."""
-        return torch.einsum("ncga,ndga->ncd", jacobians, self.solve(jacobians))
+        return jacobians.flatten(2) @ self.solve(jacobians).flatten(2).mT
 
     @abstractmethod
     def log_det(self) -> Tensor:

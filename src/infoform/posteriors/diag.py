@@ -55,6 +55,10 @@ class Diag(LayerPosterior):
     def noise_shape(self) -> tuple[int, ...]:
         return self.shape
 
+    @property
+    def width(self) -> int:
+        return 1 + self.prior.rank
+
     def transform(self, noise: Tensor) -> Tensor:
         return self._rows.transform(noise)
 

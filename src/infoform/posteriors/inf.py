@@ -133,6 +133,10 @@ class Inf(LayerPosterior):
     def noise_shape(self) -> tuple[int, ...]:
         return self.shape
 
+    @property
+    def width(self) -> int:
+        return self.input_vectors.shape[1] + self.rank + self.prior.rank
+
     @cached_property
     def scale(self) -> Tensor | None:  # S (G, A); None for 1
         if self.scale_codes is None or self.scale_steps is None:
@@ -163,6 +167,12 @@ class Inf(LayerPosterior):
     def quadratic_form(self, x: Tensor) -> Tensor:
         return self._rows.quadratic_form(x) + (self._project(x) ** 2).sum(-1)
 
+    def covariance(self, jacobians: Tensor) -> Tensor:
+        vectors, grown, _ = self._spectrum
+        solved = self._rows.solve(jacobians)
+        inner = self._project(solved) @ vectors / grown
+        return jacobians.flatten(2) @ solved.flatten(2).mT - inner @ inner.mT
+
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         rows, columns = self._indices
         vectors, grown, _ = self._spectrum
@@ -171,7 +181,9 @@ class Inf(LayerPosterior):
         cross = self._rows.row_cross(
             self.scale, self.input_vectors, inputs, shared=self._shared, projected=projected
         )  # (N, G, a)
-        kept = outputs @ (cross[:, :, columns] * (self.gradient_vectors[:, rows] * self._lengths))  # (N, C, K)
+        # picked as (N, K, G), the order in which `cross` lies in memory
+        picked = cross.mT[:, columns] * (self.gradient_vectors[:, rows] * self._lengths).T
+        kept = outputs @ picked.mT  # (N, C, K)
         inner = kept @ vectors / grown
         taken: Tensor = inner @ inner.mT
         return covariance - taken

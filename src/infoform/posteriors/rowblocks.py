@@ -39,7 +39,7 @@ class RowBlocks:
     def solve(self, x: Tensor) -> Tensor:
         """Return R⁻¹ x."""
         if self._factor is None:
-            return self._root**2 * x
+            return self._inverse * x
         y = self._root * x
         return self._root * (y - self._spread(self._collect(y) @ self._middles[1]))
 
@@ -50,7 +50,7 @@ class RowBlocks:
 
     def row_variance(self, inputs: Tensor, projected: Tensor | None = None) -> Tensor:  # (N, A) -> (N, G)
         """Return aᵀ R_g⁻¹ a for every example and row; `projected` is `row_project(inputs)`, where it is at hand."""
-        variance = inputs**2 @ (self._root**2).T
+        variance = inputs**2 @ self._inverse.T
         if self._factor is None:
             return variance
         inner = self.row_project(inputs) if projected is None else projected
@@ -59,8 +59,7 @@ class RowBlocks:
     def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G, p)
         """Return V^(1/2) Wᵀ D_g⁻¹ a for every example and row."""
         assert self._factor is not None
-        weights = (self._root**2).T
-        return torch.stack([(inputs * column) @ weights for column in self._factor.T], dim=-1)
+        return _through_columns(inputs, self._factor, self._inverse)
 
     def log_det(self) -> Tensor:
         total = self.diagonal[self.diagonal > 0].double().log().sum()
@@ -108,9 +107,7 @@ class RowBlocks:
         projected: Tensor | None = None,
     ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
         """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns; `shared`, `projected` where they are at hand."""
-        weights = self._root**2 if scale is None else self._root**2 * scale
-        spread = inputs.unsqueeze(1) * input_vectors.T  # (N, a, A)
-        cross = (spread @ weights.T).mT
+        cross = _through_columns(inputs, input_vectors, self._scaled_inverse(scale))
         if self._factor is None:
             return cross
         shared = self.row_shared(scale, input_vectors) if shared is None else shared
@@ -120,7 +117,7 @@ class RowBlocks:
     def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
         """Return the part of `row_cross` that no example enters."""
         assert self._factor is not None
-        weights = self._root**2 if scale is None else self._root**2 * scale
+        weights = self._scaled_inverse(scale)
         inner = torch.stack([(weights * column) @ input_vectors for column in self._factor.T], dim=1)
         return self._middles[1] @ inner
 
@@ -135,6 +132,13 @@ class RowBlocks:
     @cached_property
     def _root(self) -> Tensor:  # D^(-1/2) (G, A)
         return power(self.diagonal, -0.5)
+
+    @cached_property
+    def _inverse(self) -> Tensor:  # D^(-1) (G, A)
+        return self._root**2
+
+    def _scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
+        return self._inverse if scale is None else self._inverse * scale
 
     @cached_property
     def _factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
@@ -159,3 +163,9 @@ class RowBlocks:
         half = vectors / (grown * (grown + 1)).unsqueeze(1) @ vectors.mT
         one = vectors / (1 + values).unsqueeze(1) @ vectors.mT
         return half.to(self.diagonal.dtype), one.to(self.diagonal.dtype)
+
+
+def _through_columns(inputs: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+    """Return Σ_a a_n u_j w_g for all of them, in one product: (N, A), (A, k), (G, A) -> (N, G, k)."""
+    spread = (inputs.unsqueeze(1) * columns.T).flatten(0, 1)  # (N * k, A)
+    return (spread @ weights.T).reshape(len(inputs), -1, len(weights)).mT
