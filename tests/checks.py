@@ -65,7 +65,8 @@ def check_scalars(posterior: LayerPosterior, *, rtol: float, fixed: Tensor) -> N
     assert_close(dense, dense.T, rtol=0, atol=rtol * float(dense.abs().max()))
     sign, log_det = torch.linalg.slogdet(dense[free][:, free])
     assert sign == 1
-    assert_close(posterior.log_det(), log_det.double(), rtol=rtol, atol=rtol * int(free.sum()))  # a sum of that many logs
+    terms = int(free.sum())  # of the sum of logarithms
+    assert_close(posterior.log_det(), log_det.double(), rtol=rtol, atol=rtol * terms)
     assert_close(posterior.diagonal().flatten(), dense.diag(), rtol=rtol, atol=0 if free.all() else rtol)
     x = _normal(3, *posterior.shape, dtype=posterior.dtype)
     expected = torch.einsum("ni,ij,nj->n", x.flatten(1), dense, x.flatten(1))

@@ -49,9 +49,14 @@ def read_inputs(x: Any, device: torch.device) -> Batch:
     return Batch(batch.args, batch.kwargs, None)
 
 
+def batch_size(batch: Batch) -> int:
+    """Return the number of examples: the longest first axis among the arguments."""
+    return max((len(tensor) for tensor in batch.tensors() if tensor.dim()), default=0)
+
+
 def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
     """Cut a batch into parts of at most `size` examples along the first axis of its tensors."""
-    count = max((len(tensor) for tensor in batch.tensors() if tensor.dim()), default=0)
+    count = batch_size(batch)
 
     def cut(value: Any, part: slice) -> Any:
         return value[part] if isinstance(value, Tensor) and value.dim() and len(value) == count else value

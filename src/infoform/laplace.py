@@ -25,7 +25,7 @@ from infoform.predict import KINDS, Predictor, sampling_trouble
 from infoform.prediction import Prediction, join_predictions
 from infoform.priors import InputSpectrum, LayerPrior, Prior, get_prior, input_spectrum
 from infoform.randomness import isolated
-from infoform.search import Search, Trial, best_trial
+from infoform.search import OBJECTIVES, Search, Trial, best_trial
 from infoform.settings import Rank, Settings, check_choice, check_whole
 from infoform.tune import maximise_evidence
 
@@ -225,7 +225,8 @@ class Laplace:
                 "link": link,
             },
         )
-        batches = list(val_loader)
+        with isolated(seed, loader=val_loader):
+            batches = list(val_loader)
 
         def score(count: float, tau: float) -> dict[str, float]:
             from infoform.metrics import evaluate
@@ -234,8 +235,9 @@ class Laplace:
             prediction, targets = self._predict_all(predictor, batches, None, kind, samples, link, seed)
             if targets is None:
                 raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
-            scores = evaluate(prediction, targets)
-            return scores if "nll" in scores else {**scores, "nll": -scores["log_likelihood"]}
+            if not bool(prediction.value.isfinite().all()):
+                return dict.fromkeys(OBJECTIVES, math.inf)
+            return evaluate(prediction, targets)
 
         with progress_bar(progress) as bar:
             self.trials = search.run(score, bar("tune", trials))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.batches import Batch, read_outputs, split_batch
+from infoform.batches import Batch, batch_size, read_outputs, split_batch
 from infoform.capture import Call, Capture, capturing, evaluation_mode, unfused_encoder
 from infoform.coverage import Layer
 from infoform.gradients import is_outer
@@ -26,7 +26,7 @@ from infoform.posteriors import LayerPosterior
 from infoform.prediction import Prediction
 
 KINDS = ("linear", "mc", "linear-mc")
-CHUNK_BYTES = 32 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
+CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
 
@@ -112,7 +112,7 @@ class Predictor:
     def _weights(self, means: Mapping[str, Tensor], deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights: dict[str, Tensor] = {}
         for name, mean in means.items():
-            weights.update(self.layers[name].as_parameters(mean + deviations[name]))
+            weights.update(self.layers[name].as_parameters(deviations[name] + mean))
         return weights
 
     def _networks_at_once(self, samples: int) -> int:
@@ -121,7 +121,10 @@ class Predictor:
         return min(samples, max(1, 2**22 // weights)) if linear and weights <= VMAP_WEIGHTS else 1
 
     def _examples_at_once(self, capture: Capture, batch: Batch) -> int:
-        """Return how many examples' output gradients fit, seen from a run with one example."""
+        """Return how many examples' output gradients to hold, seen from a run with one example.
+
+        Of C outputs the gradients of a C-th of the batch take about the memory of one plain backward pass.
+        """
         one = next(split_batch(batch, 1))
         outputs = self.likelihood.check_outputs(capture.forward(one))
         seen: list[int] = []
@@ -131,7 +134,7 @@ class Predictor:
 
         capture.backward(outputs, torch.zeros_like(outputs), sink)
         size = sum(seen) * outputs.shape[1] * outputs.element_size()
-        return max(1, CHUNK_BYTES // max(1, size))
+        return max(1, CHUNK_BYTES // max(1, size), batch_size(batch) // outputs.shape[1])
 
 
 def sampling_trouble(prediction: Prediction, targets: Tensor | None) -> str | None:

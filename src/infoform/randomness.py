@@ -2,11 +2,14 @@
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
+
+BLOCK = 2**17  # normal numbers that one thread draws at a time
 
 
 @contextmanager
@@ -29,6 +32,26 @@ def isolated(seed: int, *, loader: object = None) -> Iterator[None]:
             np.random.set_state(numeric)  # noqa: NPY002
             for generator, state in own:
                 generator.set_state(state)
+
+
+def normal(shape: tuple[int, ...], *, generator: torch.Generator | None, dtype: torch.dtype) -> Tensor:
+    """Return standard normal numbers; many of them in blocks with seeds of their own, drawn by all threads.
+
+    The numbers depend on the generator's state alone, not on the number of threads.
+    """
+    source = torch.device("cpu") if generator is None else generator.device
+    numbers = torch.empty(shape, dtype=dtype, device=source)
+    if numbers.numel() < 2 * BLOCK or source.type != "cpu":
+        return numbers.normal_(generator=generator)
+    blocks = numbers.flatten().split(BLOCK)
+    seeds = torch.randint(2**62, (len(blocks),), generator=generator).tolist()
+
+    def fill(block: Tensor, seed: int) -> None:
+        block.normal_(generator=torch.Generator().manual_seed(seed))
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        list(threads.map(fill, blocks, seeds))
+    return numbers
 
 
 class UniformStream:

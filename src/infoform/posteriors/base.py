@@ -15,6 +15,7 @@ from torch import Tensor
 
 from infoform.curvature import Curvature, Wanted
 from infoform.priors import LayerPrior
+from infoform.randomness import normal
 
 
 class LayerPosterior(ABC):
@@ -98,8 +99,7 @@ class LayerPosterior(ABC):
 
     def sample(self, count: int, *, generator: torch.Generator | None = None) -> Tensor:  # (count, G, A)
         """Draw deviations from the trained weights."""
-        source = torch.device("cpu") if generator is None else generator.device
-        noise = torch.randn((count, *self.noise_shape), generator=generator, dtype=self.dtype, device=source)
+        noise = normal((count, *self.noise_shape), generator=generator, dtype=self.dtype)
         return self.transform(noise.to(self.device))
 
     def with_prior(self, prior: LayerPrior, num_data: float) -> Self:

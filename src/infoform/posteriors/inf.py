@@ -153,10 +153,12 @@ class Inf(LayerPosterior):
 
     def transform(self, noise: Tensor) -> Tensor:
         vectors, grown, _ = self._spectrum
+        half = grown * (grown + 1)  # 1 / half = (1 − (1+k)^(-1/2)) / k, written so that nothing cancels as k goes to 0
+        if self.prior.rank == 0:  # the same as below, in fewer passes over memory
+            inner = self._gather(self._whitened * noise) @ vectors / half @ vectors.T
+            return torch.addcmul(noise, self._whitened, self._scatter(inner), value=-1).mul_(self._rows.root)
         y = self._rows.transform(noise)
-        # (1 − (1+k)^(-1/2)) / k, written so that nothing cancels as k goes to 0
-        inner = self._project(y) @ vectors / (grown * (grown + 1)) @ vectors.T
-        return y - self._rows.solve(self._expand(inner))
+        return y - self._rows.solve(self._expand(self._project(y) @ vectors / half @ vectors.T))
 
     def solve(self, x: Tensor) -> Tensor:
         vectors, grown, _ = self._spectrum
@@ -238,15 +240,26 @@ class Inf(LayerPosterior):
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
         return (self.num_data * self.eigenvalues).sqrt()
 
+    @cached_property
+    def _whitened(self) -> Tensor:  # S D'^(-1/2) (G, A)
+        return self._rows.root if self.scale is None else self._rows.root * self.scale
+
     def _project(self, x: Tensor) -> Tensor:  # Cᵀ x: (..., G, A) -> (..., K)
-        inner = self.gradient_vectors.T @ (x if self.scale is None else self.scale * x) @ self.input_vectors
-        return self._lengths * gather_pairs(inner, *self._indices)
+        return self._gather(x if self.scale is None else self.scale * x)
 
     def _expand(self, z: Tensor) -> Tensor:  # C z: (..., K) -> (..., G, A)
-        shape = (self.gradient_vectors.shape[1], self.input_vectors.shape[1])
-        inner = scatter_pairs(self._lengths * z, *self._indices, shape)
-        expanded = self.gradient_vectors @ inner @ self.input_vectors.T
+        expanded = self._scatter(z)
         return expanded if self.scale is None else self.scale * expanded
+
+    def _gather(self, x: Tensor) -> Tensor:  # (N Λ_T)^(1/2) U_Tᵀ x: (..., G, A) -> (..., K)
+        u, v = self.gradient_vectors.T, self.input_vectors
+        inner = u @ (x @ v) if v.shape[1] <= u.shape[0] else (u @ x) @ v  # the narrow side first
+        return self._lengths * gather_pairs(inner, *self._indices)
+
+    def _scatter(self, z: Tensor) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
+        u, v = self.gradient_vectors, self.input_vectors.T
+        inner = scatter_pairs(self._lengths * z, *self._indices, (u.shape[1], v.shape[0]))
+        return (u @ inner) @ v if v.shape[0] <= u.shape[1] else u @ (inner @ v)
 
     def _check_invertible(self) -> None:
         diagonal = self._rows.diagonal

@@ -33,15 +33,15 @@ class RowBlocks:
     def transform(self, x: Tensor) -> Tensor:  # (..., G, A)
         """Return F x, with F Fᵀ = R⁻¹."""
         if self._factor is None:
-            return self._root * x
-        return self._root * (x - self._spread(self._collect(x) @ self._middles[0]))
+            return self.root * x
+        return self.root * (x - self._spread(self._collect(x) @ self._middles[0]))
 
     def solve(self, x: Tensor) -> Tensor:
         """Return R⁻¹ x."""
         if self._factor is None:
             return self._inverse * x
-        y = self._root * x
-        return self._root * (y - self._spread(self._collect(y) @ self._middles[1]))
+        y = self.root * x
+        return self.root * (y - self._spread(self._collect(y) @ self._middles[1]))
 
     def quadratic_form(self, x: Tensor) -> Tensor:  # (..., G, A) -> (...)
         """Return xᵀ R x."""
@@ -80,7 +80,7 @@ class RowBlocks:
         self, scale: Tensor | None, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
     ) -> Tensor:  # (G, A), (A, a), (G, g), (K,), (K,) -> (K, K)
         """Return U_Tᵀ S R⁻¹ S U_T, in float64: these few numbers decide over all others."""
-        inverse = self._root.double() ** 2
+        inverse = self.root.double() ** 2
         weights = inverse if scale is None else inverse * scale.double() ** 2
         input_vectors, gradient_vectors = input_vectors.double(), gradient_vectors.double()
         gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
@@ -123,19 +123,19 @@ class RowBlocks:
 
     def _collect(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., G, 1, p)
         assert self._factor is not None
-        return ((self._root * x) @ self._factor).unsqueeze(-2)
+        return ((self.root * x) @ self._factor).unsqueeze(-2)
 
     def _spread(self, z: Tensor) -> Tensor:  # B z: (..., G, 1, p) -> (..., G, A)
         assert self._factor is not None
-        return self._root * (z.squeeze(-2) @ self._factor.T)
+        return self.root * (z.squeeze(-2) @ self._factor.T)
 
     @cached_property
-    def _root(self) -> Tensor:  # D^(-1/2) (G, A)
+    def root(self) -> Tensor:  # D^(-1/2) (G, A)
         return power(self.diagonal, -0.5)
 
     @cached_property
     def _inverse(self) -> Tensor:  # D^(-1) (G, A)
-        return self._root**2
+        return self.root**2
 
     def _scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
         return self._inverse if scale is None else self._inverse * scale
@@ -151,7 +151,7 @@ class RowBlocks:
         assert self._factor is not None
         factor = self._factor.double()
         pairs = factor.unsqueeze(2) * factor.unsqueeze(1)  # (A, p, p)
-        grams = (self._root.double() ** 2 @ pairs.flatten(1)).unflatten(1, pairs.shape[1:])
+        grams = (self.root.double() ** 2 @ pairs.flatten(1)).unflatten(1, pairs.shape[1:])
         values, vectors = torch.linalg.eigh(grams)
         return values.clamp_min(0), vectors
 

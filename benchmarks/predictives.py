@@ -1,0 +1,235 @@
+"""Which structure, prior, predictive kind and way of tuning is best? Digits, UCI and MNIST, side by side.
+
+    python benchmarks/predictives.py digits uci mnist      # resumes; writes benchmarks/results/predictives.json
+    python benchmarks/predictives.py --page                # writes docs/predictives.md from it, runs nothing
+
+UCI and MNIST are read from the folder INFOFORM_DATA. A row is one choice of all four on one trained network: NLL, ECE
+and, where there is unknown data (pixel-shuffled digits; notMNIST), AUROC of the predictive entropy.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import infoform
+from infoform.demo.digits import DigitsSettings, load_digits_parts, train_classifier
+from infoform.metrics import evaluate, ood
+
+RESULTS = Path(__file__).parent / "results" / "predictives.json"
+PAGE = Path(__file__).parent.parent / "docs" / "predictives.md"
+STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
+PRIORS = ("isotropic", "activation")
+KINDS = ("linear", "mc", "linear-mc")
+TUNING = ("evidence", "validation")
+Data = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trained network with its data."""
+
+    name: str
+    seed: int
+    model: nn.Module
+    likelihood: str
+    train: Data  # for the curvature
+    validation: Data
+    test: Data
+    unknown: Tensor | None
+    precisions: tuple[float, ...]
+    structures: tuple[str, ...] = STRUCTURES
+    samples: int = 30
+    prior_rank: int = 8
+
+
+def digits() -> Iterator[Task]:
+    for seed in range(3):
+        settings = DigitsSettings(seed=seed)
+        train, validation, test = load_digits_parts(settings)
+        model = train_classifier(train, settings)
+        shuffled = test.images.flatten(1)[:, torch.randperm(64, generator=torch.Generator().manual_seed(seed))]
+        pairs = ((part.images, part.labels) for part in (train, validation, test))
+        taus = tuple(10.0**power for power in np.arange(-2, 5.1, 0.5))
+        yield Task("digits", seed, model, "classification", *pairs, shuffled.reshape(test.images.shape), taus)
+
+
+def uci() -> Iterator[Task]:
+    root = Path(os.environ["INFOFORM_DATA"]) / "uci"
+    for name in ("bostonHousing", "concrete", "yacht"):
+        for split in range(3):
+            folder = root / name
+            data = np.loadtxt(folder / "data.txt")
+            features = np.loadtxt(folder / "index_features.txt").astype(int)
+            target = int(np.loadtxt(folder / "index_target.txt"))
+            rows = [np.loadtxt(folder / f"index_{part}_{split}.txt").astype(int) for part in ("train", "test")]
+            mean, std = data[rows[0]].mean(0), data[rows[0]].std(0) + 1e-12
+            table = torch.tensor((data - mean) / std)
+            x, y = table[:, features], table[:, [target]]
+            fit, validation = rows[0][len(rows[0]) // 5 :], rows[0][: len(rows[0]) // 5]
+            torch.manual_seed(split)
+            model = nn.Sequential(nn.Linear(x.shape[1], 50), nn.ReLU(), nn.Linear(50, 1)).double()
+            optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+            for _ in range(400):
+                optimizer.zero_grad()
+                functional.mse_loss(model(x[fit]), y[fit]).backward()
+                optimizer.step()
+            parts = tuple((x[part], y[part]) for part in (fit, validation, rows[1]))
+            taus = tuple(10.0**power for power in np.arange(-3, 4.1, 0.5))
+            yield Task(f"uci-{name}", split, model, "regression", *parts, None, taus)
+
+
+def mnist() -> Iterator[Task]:
+    root = Path(os.environ["INFOFORM_DATA"])
+
+    def read(name: str, offset: int) -> Tensor:
+        raw = gzip.open(root / "mnist" / "MNIST" / "raw" / name).read()
+        return torch.tensor(np.frombuffer(raw, dtype=np.uint8, offset=offset).copy())
+
+    def scaled(images: Tensor) -> Tensor:
+        return (images.reshape(-1, 1, 28, 28).float() / 255 - 0.1307) / 0.3081
+
+    train = scaled(read("train-images-idx3-ubyte.gz", 16)), read("train-labels-idx1-ubyte.gz", 8).long()
+    test = scaled(read("t10k-images-idx3-ubyte.gz", 16)), read("t10k-labels-idx1-ubyte.gz", 8).long()
+    letters = torch.tensor(np.load(root / "notmnist" / "notMNIST_small.npz")["images"])
+    unknown = scaled(letters[torch.randperm(len(letters), generator=torch.Generator().manual_seed(0))[:1000]])
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 10),
+    )  # fmt: skip
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(3):
+        for part in torch.randperm(10_000).split(100):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(train[0][part]), train[1][part]).backward()
+            optimizer.step()
+    parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_300)))
+    known = (test[0][:1000], test[1][:1000])
+    names = ("diag", "kfac", "inf-paper", "inf")
+    yield Task("mnist", 0, model, "classification", *parts, known, unknown, (0.3, 3.0, 30.0, 300.0, 3000.0), names, 15, 64)
+
+
+TASKS = {"digits": digits, "uci": uci, "mnist": mnist}
+
+
+def run(task: Task, done: list[dict[str, Any]], seconds: float = math.inf) -> None:
+    """Add the rows that are missing, and save after each."""
+    finished = {json.dumps(row["choice"], sort_keys=True) for row in done}
+    started = time.perf_counter()
+    laplace = infoform.Laplace(task.model, task.likelihood, statistics="all", prior_rank=task.prior_rank, block_limit=1)
+    laplace.fit(batches(task.train), progress=False)
+    fitted_noise = laplace.noise
+    base = {"task": task.name, "seed": task.seed}
+    add(done, finished, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
+    for structure in task.structures:
+        for prior in PRIORS:
+            for kind in KINDS:
+                for tuning in TUNING:
+                    choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
+                    if time.perf_counter() - started > seconds:
+                        return
+
+                    def measure(structure: str = structure, prior: str = prior, kind: str = kind, tuning: str = tuning) -> dict[str, Any]:
+                        laplace.noise = fitted_noise
+                        return scores(task, laplace, structure, prior, kind, tuning)
+
+                    add(done, finished, choice, measure)
+
+
+def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
+    tau = best_by_evidence(task, laplace, structure, prior) if tuning == "evidence" else None
+    if tau is None:
+        found = {
+            precision: predict(task, laplace, structure, prior, kind, precision, task.validation)["nll"]
+            for precision in task.precisions
+        }
+        tau = min(found, key=lambda precision: found[precision] if math.isfinite(found[precision]) else math.inf)
+    return {"prior_precision": tau, **predict(task, laplace, structure, prior, kind, tau, task.test, task.unknown)}
+
+
+def best_by_evidence(task: Task, laplace: infoform.Laplace, structure: str, prior: str) -> float:
+    """Return the τ of the largest evidence, searched as Laplace.tune does."""
+    from infoform.evidence import log_evidence, maximise
+
+    def of(log_tau: float) -> float:
+        posterior = laplace.posterior(structure=structure, prior=prior, prior_precision=math.exp(log_tau))
+        return log_evidence(0.0, posterior, laplace.layers)
+
+    return math.exp(maximise(of, math.log(1e-6), math.log(1e6))[0])
+
+
+def predict(
+    task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tau: float, data: Data,
+    unknown: Tensor | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    posterior = laplace.posterior(structure=structure, prior=prior, prior_precision=tau)
+    options: dict[str, Any] = {"kind": kind, "samples": task.samples, "posterior": posterior, "progress": False}
+    prediction, targets = laplace.predict_loader(batches(data), **options)
+    assert targets is not None
+    if not bool(prediction.value.isfinite().all()):
+        return {"nll": math.inf}
+    result: dict[str, Any] = dict(evaluate(prediction, targets))
+    if unknown is not None:
+        other, _ = laplace.predict_loader(list(unknown.split(500)), **options)
+        result |= ood(prediction.entropy, other.entropy)
+        result["entropy_unknown"] = float(other.normalised_entropy.mean())
+    return result
+
+
+def plain_scores(task: Task, laplace: infoform.Laplace) -> dict[str, Any]:
+    """Score the trained network by itself: a posterior so narrow that it is a point."""
+    return predict(task, laplace, "diag", "isotropic", "mc", 1e12, task.test, task.unknown)
+
+
+def batches(data: Data) -> list[Data]:
+    return list(zip(data[0].split(500), data[1].split(500), strict=True))
+
+
+def add(done: list[dict[str, Any]], finished: set[str], choice: dict[str, Any], measure: Any) -> None:
+    key = json.dumps(choice, sort_keys=True)
+    if key in finished:
+        return
+    begun = time.perf_counter()
+    row = {"choice": choice, **measure(), "seconds": round(time.perf_counter() - begun, 2)}
+    finished.add(key)
+    done.append(row)
+    versions = {"infoform": infoform.__version__, "torch": torch.__version__}
+    RESULTS.write_text(json.dumps({"versions": versions, "rows": done}, indent=1))
+    print(choice, {name: round(row[name], 4) for name in ("nll", "ece", "auroc") if name in row}, flush=True)
+
+
+def read() -> list[dict[str, Any]]:
+    return json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", choices=list(TASKS))
+    parser.add_argument("--page", action="store_true", help="write the page of the documentation and run nothing")
+    options = parser.parse_args()
+    if options.page:
+        from predictives_page import write_page
+
+        write_page(read(), PAGE)
+        return
+    done = read()
+    for name in options.tasks:
+        for task in TASKS[name]():
+            run(task, done)
+
+
+if __name__ == "__main__":
+    main()
