@@ -78,6 +78,28 @@ class Coverage(Sequence[ParameterCoverage]):
         return captured.get()
 
 
+def describe(
+    model: nn.Module, layers: Mapping[str, Layer], fixed: Mapping[str, str], structures: Mapping[str, tuple[str, str]]
+) -> Coverage:
+    """Say of every parameter which structure it has, or why none.
+
+    `fixed` gives the reason for parameters outside of `layers`, and for layers by their name; `structures` the
+    structure of a layer and a note on it.
+    """
+    owners = {parameter: layer for layer in layers.values() for parameter in layer.parameters.values()}
+    rows = []
+    for name, parameter in model.named_parameters():
+        layer = owners.get(name)
+        if layer is None or layer.name not in structures:
+            structure, reason = None, fixed[name if layer is None else layer.name]
+        else:
+            structure, note = structures[layer.name]
+            reason = f"{type(layer.module).__name__} '{layer.name}'" + (f"; {note}" if note else "")
+        owner = None if layer is None else layer.name
+        rows.append(ParameterCoverage(name, tuple(parameter.shape), owner, structure, reason))
+    return Coverage(rows)
+
+
 def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tuple[dict[str, Layer], dict[str, str]]:
     """Return the layers that get a posterior, by name, and why every other parameter is held fixed."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}

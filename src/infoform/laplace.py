@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any
 
@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from infoform import storage
 from infoform.archive import Archive, pack, unpack
-from infoform.batches import Batch, device_of, read_batch, read_inputs
-from infoform.coverage import Coverage, ParameterCoverage, find_layers
+from infoform.batches import device_of, read_inputs
+from infoform.coverage import Coverage, describe, find_layers
 from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted, fit_curvature
 from infoform.evidence import log_evidence
-from infoform.likelihoods import LINKS, Likelihood, get_likelihood
+from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.passes import progress_bar
 from infoform.planned import Plan
 from infoform.posterior import Posterior
-from infoform.posteriors import STRUCTURES, Inf, LayerPosterior
-from infoform.predict import KINDS, Predictor, sampling_trouble
-from infoform.prediction import Prediction, join_predictions
+from infoform.posteriors import STRUCTURES, LayerPosterior
+from infoform.predict import How, Predictor, sampling_trouble
+from infoform.prediction import Prediction
 from infoform.priors import InputSpectrum, LayerPrior, Prior, get_prior, input_spectrum
 from infoform.randomness import isolated
 from infoform.search import OBJECTIVES, Search, Trial, best_trial
-from infoform.settings import Rank, Settings, check_choice, check_whole
+from infoform.settings import Rank, Settings, check_choice, check_whole, layer_rank
 from infoform.tune import maximise_evidence
 
 
@@ -206,9 +206,9 @@ class Laplace:
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
             self._tune_by_evidence(per_layer)
             return self
-        check_choice("kind", kind, KINDS)
         examples = float(self._fitted().summary.num_examples)
         seed = self.settings.seed if seed is None else seed
+        how = How(kind, samples, link, seed)
         search = Search(
             objective=objective or "nll",
             method=method,
@@ -217,13 +217,7 @@ class Laplace:
             prior_precision=prior_precision,
             seed=seed,
             path=path,
-            settings={
-                "structure": self.settings.structure,
-                "prior": self.prior.name,
-                "kind": kind,
-                "samples": samples,
-                "link": link,
-            },
+            settings={"structure": self.settings.structure, "prior": self.prior.name, **asdict(how)},
         )
         with isolated(seed, loader=val_loader):
             batches = list(val_loader)
@@ -232,7 +226,7 @@ class Laplace:
             from infoform.metrics import evaluate
 
             predictor = self._predictor(self.posterior(prior_precision=tau, num_data=count))
-            prediction, targets = self._predict_all(predictor, batches, None, kind, samples, link, seed)
+            prediction, targets = predictor.predict_all(batches, how, noise=self.noise)
             if targets is None:
                 raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
             if not bool(prediction.value.isfinite().all()):
@@ -276,8 +270,9 @@ class Laplace:
         `link` turns the uncertain logits of "linear" into probabilities: "probit", "bridge" or "mc". `posterior` is
         another than the object's own, as `posterior(structure=...)` gives it.
         """
+        how = How(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
-        prediction = self._predict(self._predictor(posterior), batch, kind=kind, samples=samples, link=link, seed=seed)
+        prediction = self._predictor(posterior).predict(batch, how, noise=self.noise)
         self._warn(kind, prediction, None)
         return prediction
 
@@ -296,9 +291,10 @@ class Laplace:
 
         Every batch sees the same sampled networks. `prediction.columns()` makes a table of it.
         """
+        how = How(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
             tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
-            prediction, targets = self._predict_all(self._predictor(posterior), loader, tick, kind, samples, link, seed)
+            prediction, targets = self._predictor(posterior).predict_all(loader, how, noise=self.noise, tick=tick)
         self._warn(kind, prediction, targets)
         return prediction, targets
 
@@ -312,25 +308,13 @@ class Laplace:
 
     def coverage(self) -> Coverage:
         """Say, for every parameter of the model, whether it has a posterior, or why it is held fixed."""
-        owners = {parameter: layer for layer in self.layers.values() for parameter in layer.parameters.values()}
-        unreached = {} if self._fit is None else self._fit.unreached
-        built = {} if self._fit is None else self._structure_layers(None, {})
-        rows = []
-        for name, parameter in self.model.named_parameters():
-            layer, structure = owners.get(name), None
-            if layer is None:
-                reason = self._fixed[name]
-            elif layer.name in unreached:
-                reason = unreached[layer.name]
-            else:
-                structure = self.settings.structure
-                reason = f"{type(layer.module).__name__} '{layer.name}'" + _clipping(built.get(layer.name))
-            rows.append(
-                ParameterCoverage(
-                    name, tuple(parameter.shape), None if layer is None else layer.name, structure, reason
-                )
-            )
-        return Coverage(rows)
+        structures = dict.fromkeys(self.layers, (self.settings.structure, ""))
+        fixed = dict(self._fixed)
+        if self._fit is not None:
+            built = self._structure_layers(None, {})
+            structures = {name: (self.settings.structure, layer.note) for name, layer in built.items()}
+            fixed |= self._fit.unreached
+        return describe(self.model, self.layers, fixed, structures)
 
     def save(self, path: str | PathLike[str], *, curvature: bool = False) -> None:
         """Write the posterior to a safetensors file; with `curvature=True` also all that was measured."""
@@ -347,39 +331,6 @@ class Laplace:
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
-
-    def _predict(
-        self, predictor: Predictor, batch: Batch, *, kind: str, samples: int, link: str, seed: int | None
-    ) -> Prediction:
-        check_choice("kind", kind, KINDS)
-        check_choice("link", link, LINKS)
-        check_whole("samples", samples)
-        seed = self.settings.seed if seed is None else seed
-        return predictor.predict(batch, kind=kind, samples=samples, link=link, seed=seed, noise=self.noise)
-
-    def _predict_all(
-        self,
-        predictor: Predictor,
-        loader: Iterable[Any],
-        tick: Callable[[int], None] | None,
-        kind: str,
-        samples: int,
-        link: str,
-        seed: int | None,
-    ) -> tuple[Prediction, Tensor | None]:
-        device = device_of(self.model)
-        parts, targets = [], []
-        with isolated(self.settings.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
-            for raw in loader:
-                batch = read_batch(raw, device)
-                parts.append(self._predict(predictor, batch, kind=kind, samples=samples, link=link, seed=seed))
-                if batch.targets is not None:
-                    targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
-                if tick is not None:
-                    tick(len(parts[-1]))
-        if not parts:
-            raise ValueError("the loader gave no examples to predict.")
-        return join_predictions(parts), torch.cat(targets) if len(targets) == len(parts) else None
 
     def _tune_by_evidence(self, per_layer: bool) -> None:
         fit = self._fitted()
@@ -431,7 +382,7 @@ class Laplace:
             for name, curvature in fit.curvature.items():
                 given = dict(chosen)
                 if "rank" in given:
-                    given["rank"] = _layer_rank(given["rank"], curvature, given["basis"])
+                    given["rank"] = layer_rank(given["rank"], curvature, given["basis"])
                 built[name] = STRUCTURES[kind].from_curvature(curvature, prior=LayerPrior(1.0), num_data=1.0, **given)
             self._built[key] = built
         return self._built[key]
@@ -483,23 +434,6 @@ def load(
     laplace._built[_key(*archive.settings.resolve(None, {}))] = dict(archive.layers)
     laplace._inputs = dict(archive.inputs)
     return laplace
-
-
-def _layer_rank(rank: Rank, curvature: Curvature, basis: str) -> int:
-    available = curvature.bases[basis].eigenvalues.numel() if basis in curvature.bases else math.prod(curvature.shape)
-    if isinstance(rank, Mapping):
-        if curvature.name not in rank:
-            raise ValueError(f"rank must have a value for each layer, got none for '{curvature.name}'; add it.")
-        return rank[curvature.name]
-    if isinstance(rank, float):
-        return min(available, max(1, round(rank * math.prod(curvature.shape))))
-    return min(available, rank)
-
-
-def _clipping(layer: LayerPosterior | None) -> str:
-    if not isinstance(layer, Inf) or not layer.clipped:
-        return ""
-    return f"; additive correction clipped at 0 for {layer.clipped / math.prod(layer.shape):.0%} of its weights"
 
 
 def _key(structure: str, options: Mapping[str, Any]) -> str:

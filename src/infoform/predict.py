@@ -7,27 +7,45 @@ linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled wei
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.batches import Batch, batch_size, read_outputs, split_batch
+from infoform.batches import Batch, batch_size, device_of, read_batch, read_outputs, split_batch
 from infoform.capture import Call, Capture, capturing, evaluation_mode, unfused_encoder
 from infoform.coverage import Layer
 from infoform.gradients import is_outer
-from infoform.likelihoods import Likelihood
+from infoform.likelihoods import LINKS, Likelihood
 from infoform.posterior import Posterior
 from infoform.posteriors import LayerPosterior
-from infoform.prediction import Prediction
+from infoform.prediction import Prediction, join_predictions
+from infoform.randomness import isolated
+from infoform.settings import check_choice, check_whole
 
 KINDS = ("linear", "mc", "linear-mc")
 CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
+
+
+@dataclass(frozen=True)
+class How:
+    """How to predict, checked when it is said."""
+
+    kind: str
+    samples: int
+    link: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        check_choice("link", self.link, LINKS)
+        check_whole("samples", self.samples)
 
 
 @dataclass(frozen=True)
@@ -39,20 +57,34 @@ class Predictor:
     likelihood: Likelihood
     posterior: Posterior
 
-    def predict(
-        self, batch: Batch, *, kind: str, samples: int, link: str, seed: int, noise: float | None
-    ) -> Prediction:
+    def predict(self, batch: Batch, how: How, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
-        if any(tensor.dim() and len(tensor) == 0 for tensor in batch.tensors()):
-            raise ValueError("a prediction needs at least one example, got an empty batch; leave it out.")
-        generator = torch.Generator().manual_seed(seed)
-        if kind == "linear":
+        generator = torch.Generator().manual_seed(how.seed)
+        if how.kind == "linear":
             mean, covariance = self.linear(batch)
             return self.likelihood.from_gaussian(
-                mean, covariance, noise=noise, link=link, samples=samples, generator=generator
+                mean, covariance, noise=noise, link=how.link, samples=how.samples, generator=generator
             )
-        drawn = self.sampled_outputs(batch, samples=samples, generator=generator, linear=kind == "linear-mc")
+        drawn = self.sampled_outputs(batch, samples=how.samples, generator=generator, linear=how.kind == "linear-mc")
         return self.likelihood.from_samples(drawn, self.outputs(batch), noise=noise)
+
+    def predict_all(
+        self, loader: Iterable[Any], how: How, *, noise: float | None, tick: Callable[[int], None] | None = None
+    ) -> tuple[Prediction, Tensor | None]:
+        """Return one prediction for all of a loader's data, and its targets where every batch has them."""
+        device = device_of(self.model)
+        parts, targets = [], []
+        with isolated(how.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
+            for raw in loader:
+                batch = read_batch(raw, device)
+                parts.append(self.predict(batch, how, noise=noise))
+                if batch.targets is not None:
+                    targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
+                if tick is not None:
+                    tick(len(parts[-1]))
+        if not parts:
+            raise ValueError("the loader gave no examples to predict.")
+        return join_predictions(parts), torch.cat(targets) if len(targets) == len(parts) else None
 
     def outputs(self, batch: Batch) -> Tensor:  # -> (N, C)
         """Return the trained network's own outputs."""

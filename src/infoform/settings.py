@@ -1,12 +1,13 @@
 """The settings of a posterior: checked once, when they are given, and saved with it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from infoform.curvature import BASES, FitSettings
+from infoform.curvature import BASES, Curvature, FitSettings
 from infoform.eigenbasis import SUPPORTS
 from infoform.likelihoods import FISHER_KINDS
 from infoform.posteriors import CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES
@@ -78,6 +79,17 @@ class Settings:
             check_choice("storage", chosen["storage"], [None, *STORAGES])
             chosen["storage"] = None if chosen["storage"] is None else STORAGES[chosen["storage"]]
         return kind, chosen
+
+
+def layer_rank(rank: Rank, curvature: Curvature, basis: str) -> int:
+    """Return how many eigenpairs one layer keeps: no more than it has, unless a number was given for it by name."""
+    size = math.prod(curvature.shape)
+    available = curvature.bases[basis].eigenvalues.numel() if basis in curvature.bases else size
+    if isinstance(rank, Mapping):
+        if curvature.name not in rank:
+            raise ValueError(f"rank must have a value for each layer, got none for '{curvature.name}'; add it.")
+        return rank[curvature.name]
+    return min(available, max(1, round(rank * size))) if isinstance(rank, float) else min(available, rank)
 
 
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:

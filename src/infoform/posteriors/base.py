@@ -111,6 +111,11 @@ class LayerPosterior(ABC):
         """Return the bytes of all that is stored, the prior's share included."""
         return sum(tensor.nbytes for tensor in self.state_dict().values()) + self.prior.nbytes
 
+    @property
+    def note(self) -> str:
+        """Return what a user should know of this layer, if anything."""
+        return ""
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the stored tensors by name."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]

@@ -137,6 +137,12 @@ class Inf(LayerPosterior):
     def width(self) -> int:
         return self.input_vectors.shape[1] + self.rank + self.prior.rank
 
+    @property
+    def note(self) -> str:
+        if not self.clipped:
+            return ""
+        return f"additive correction clipped at 0 for {self.clipped / self.information.numel():.0%} of its weights"
+
     @cached_property
     def scale(self) -> Tensor | None:  # S (G, A); None for 1
         if self.scale_codes is None or self.scale_steps is None:
