@@ -15,6 +15,8 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,8 @@ def mnist() -> Iterator[Task]:
     root = Path(os.environ["INFOFORM_DATA"])
 
     def read(name: str, offset: int) -> Tensor:
-        raw = gzip.open(root / "mnist" / "MNIST" / "raw" / name).read()
+        with gzip.open(root / "mnist" / "MNIST" / "raw" / name) as file:
+            raw = file.read()
         return torch.tensor(np.frombuffer(raw, dtype=np.uint8, offset=offset).copy())
 
     def scaled(images: Tensor) -> Tensor:
@@ -119,34 +122,23 @@ def mnist() -> Iterator[Task]:
     parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_300)))
     known = (test[0][:1000], test[1][:1000])
     names = ("diag", "kfac", "inf-paper", "inf")
-    yield Task("mnist", 0, model, "classification", *parts, known, unknown, (0.3, 3.0, 30.0, 300.0, 3000.0), names, 15, 64)
+    taus = (0.3, 3.0, 30.0, 300.0, 3000.0)
+    yield Task("mnist", 0, model, "classification", *parts, known, unknown, taus, names, 15, 64)
 
 
 TASKS = {"digits": digits, "uci": uci, "mnist": mnist}
 
 
-def run(task: Task, done: list[dict[str, Any]], seconds: float = math.inf) -> None:
+def run(task: Task, done: list[dict[str, Any]]) -> None:
     """Add the rows that are missing, and save after each."""
     finished = {json.dumps(row["choice"], sort_keys=True) for row in done}
-    started = time.perf_counter()
     laplace = infoform.Laplace(task.model, task.likelihood, statistics="all", prior_rank=task.prior_rank, block_limit=1)
     laplace.fit(batches(task.train), progress=False)
-    fitted_noise = laplace.noise
     base = {"task": task.name, "seed": task.seed}
     add(done, finished, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
-    for structure in task.structures:
-        for prior in PRIORS:
-            for kind in KINDS:
-                for tuning in TUNING:
-                    choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
-                    if time.perf_counter() - started > seconds:
-                        return
-
-                    def measure(structure: str = structure, prior: str = prior, kind: str = kind, tuning: str = tuning) -> dict[str, Any]:
-                        laplace.noise = fitted_noise
-                        return scores(task, laplace, structure, prior, kind, tuning)
-
-                    add(done, finished, choice, measure)
+    for structure, prior, kind, tuning in product(task.structures, PRIORS, KINDS, TUNING):
+        choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
+        add(done, finished, choice, partial(scores, task, laplace, structure, prior, kind, tuning))
 
 
 def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:

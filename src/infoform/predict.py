@@ -247,7 +247,7 @@ def _layer_covariance(layer: Layer, posterior: LayerPosterior, used: list[_Used]
     one = _inputs(layer, used, slice(0, 1))
     num_outputs, num_inputs = layer.shape
     if is_outer(one):
-        each = num_inputs + count * num_outputs + posterior.width * (num_inputs + num_outputs)
+        each = num_inputs + 2 * count * num_outputs + posterior.width * (num_inputs + num_outputs)
     else:
         each = one.numel() + count * num_outputs * (one.shape[2] + 3 * num_inputs)
     step = max(1, CHUNK_BYTES // (each * one.element_size()))

@@ -135,7 +135,7 @@ class Inf(LayerPosterior):
 
     @property
     def width(self) -> int:
-        return self.input_vectors.shape[1] + self.rank + self.prior.rank
+        return self.input_vectors.shape[1] + self.prior.rank
 
     @property
     def note(self) -> str:
@@ -182,16 +182,15 @@ class Inf(LayerPosterior):
         return jacobians.flatten(2) @ solved.flatten(2).mT - inner @ inner.mT
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        rows, columns = self._indices
         vectors, grown, _ = self._spectrum
         projected = None if self._shared is None else self._rows.row_project(inputs)
         covariance = row_covariance(self._rows.row_variance(inputs, projected), outputs)
         cross = self._rows.row_cross(
             self.scale, self.input_vectors, inputs, shared=self._shared, projected=projected
         )  # (N, G, a)
-        # picked as (N, K, G), the order in which `cross` lies in memory
-        picked = cross.mT[:, columns] * (self.gradient_vectors[:, rows] * self._lengths).T
-        kept = outputs @ picked.mT  # (N, C, K)
+        kept = outputs.new_empty(*outputs.shape[:2], self.rank)  # (N, C, K)
+        for column, (pairs, weights) in enumerate(self._by_column):  # small steps that stay in the processor's cache
+            kept[..., pairs] = (outputs * cross.mT[:, column : column + 1]) @ weights
         inner = kept @ vectors / grown
         taken: Tensor = inner @ inner.mT
         return covariance - taken
@@ -224,6 +223,13 @@ class Inf(LayerPosterior):
     @cached_property
     def _rows(self) -> RowBlocks:  # R: all but the kept eigenpairs
         return RowBlocks(self.num_data * self.remainder + self.prior.precision, self.prior)
+
+    @cached_property
+    def _by_column(self) -> list[tuple[Tensor, Tensor]]:
+        """Return, for each column of U_A, which pairs use it, and their columns of U_G times (N Λ_T)^(1/2)."""
+        rows, columns = self._indices
+        pairs = [(columns == column).nonzero().flatten() for column in range(self.input_vectors.shape[1])]
+        return [(own, self.gradient_vectors[:, rows[own]] * self._lengths[own]) for own in pairs]
 
     @cached_property
     def _shared(self) -> Tensor | None:
