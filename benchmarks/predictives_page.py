@@ -61,6 +61,10 @@ class Measure:
     name: str
     smaller: bool  # whether smaller is better
 
+    @property
+    def better(self) -> str:
+        return "smaller" if self.smaller else "larger"
+
 
 NLL = Measure("nll", "NLL", True)
 ECE = Measure("ece", "ECE", True)
@@ -74,9 +78,8 @@ def write_page(rows: Sequence[Row], path: str | Path) -> None:
     for task in dict.fromkeys(row["choice"]["task"] for row in rows):
         own = [row for row in rows if row["choice"]["task"] == task]
         parts.append(f"## {task}\n\n{_about(task, own)}")
-        for one in MEASURES:
-            if any(one.key in row for row in own):
-                parts.append(f"**{one.name}**, {'smaller' if one.smaller else 'larger'} is better\n\n{table(own, one)}")
+        present = (one for one in MEASURES if any(one.key in row for row in own))
+        parts += [f"**{one.name}**, {one.better} is better\n\n{table(own, one)}" for one in present]
     Path(path).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
