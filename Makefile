@@ -23,7 +23,7 @@ types: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python -m build --outdir dist .
-	$(BIN)/python -m zipfile -l dist/infoform-*.whl | grep -q infoform/py.typed
+	$(BIN)/python -c 'import glob, zipfile; assert "infoform/py.typed" in zipfile.ZipFile(glob.glob("dist/*.whl")[0]).namelist()'
 
 clean:
 	rm -rf $(VENV) dist build out .mypy_cache .pytest_cache .ruff_cache

@@ -284,3 +284,13 @@ def test_bad_arguments_after_a_fit_get_one_sentence(trained: infoform.Laplace) -
     diag = fit(nn.Linear(4, 3), torch.randn(5, 4), structure="diag")
     with pytest.raises(ValueError, match="that the fit did not collect"):
         infoform.plan(diag, memory="1GB", structure="inf")
+
+
+def test_the_prior_is_paid_out_of_the_budget() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
+    laplace = infoform.Laplace(model, "classification", prior="activation", prior_rank=3)
+    laplace.fit([(torch.randn(50, 12), torch.randint(4, (50,)))], progress=False)
+    budget = laplace.posterior(rank=4).nbytes
+    laplace.shrink(budget)
+    assert laplace.posterior().nbytes <= budget

@@ -466,7 +466,9 @@ def test_a_terrible_prior_is_named_once_with_its_remedy() -> None:
     model, x, labels = make_classifier()
     laplace = Laplace(model, "classification", structure="diag").fit([(x, labels)], progress=False)
     laplace.prior_precision = 1e-6
-    with pytest.warns(UserWarning, match=r"agree with .* on \d+% of the inputs.*tune\(\).*kind='linear'") as caught:
+    with pytest.warns(
+        UserWarning, match=r"agree with .* on \d+% of the inputs.*tune\(val_loader.*kind='linear'"
+    ) as caught:
         laplace.predict(x, kind="mc", samples=5)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -492,7 +494,7 @@ def test_a_terrible_prior_is_named_by_its_rmse_in_regression() -> None:
     laplace.predict_loader([(x, y)], kind="mc", samples=20, progress=False)
     laplace.prior_precision, laplace.num_data = 1e-6, 1e-6
     laplace.predict(x, kind="mc", samples=5)  # without targets there is nothing to compare with
-    with pytest.warns(UserWarning, match=r"RMSE is .*, the trained network's 0\.\d+.*tune\(\)"):
+    with pytest.warns(UserWarning, match=r"RMSE is .*, the trained network's 0\.\d+.*tune\(val_loader"):
         laplace.predict_loader([(x, y)], kind="mc", samples=5, progress=False)
 
 

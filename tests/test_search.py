@@ -138,6 +138,7 @@ def test_two_searches_give_the_same_scores(fitted: tuple[infoform.Laplace, Data]
     assert laplace.tune(data, trials=3, kind=kind, objective="brier", progress=False).trials == first
 
 
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
 def test_common_random_numbers_make_scores_smooth(fitted: tuple[infoform.Laplace, Data]) -> None:
     laplace, data = fitted
     laplace.tune(data, trials=2, prior_precision=(1.0, 1.0001), samples=5, progress=False)
@@ -159,6 +160,15 @@ def test_bad_requests_are_refused(fitted: tuple[infoform.Laplace, Data]) -> None
         infoform.Laplace(laplace.model, "classification").tune(data)
 
 
+def test_a_best_pair_at_the_edge_of_the_range_is_told(fitted: tuple[infoform.Laplace, Data]) -> None:
+    laplace, data = fitted
+    with pytest.warns(UserWarning, match="at an end of the searched range"):
+        laplace.tune(data, trials=3, prior_precision=(1e6, 1e9), progress=False)
+    search = make_search()
+    assert [search.at_edge(Trial(10.0, tau, {})) for tau in (1e-2, 1.0, 1e2)] == [True, False, True]
+
+
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
 def test_ece_is_not_for_regression() -> None:
     torch.manual_seed(0)
     data = [(torch.randn(20, 3), torch.randn(20, 1))]

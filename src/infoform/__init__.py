@@ -9,10 +9,13 @@ from infoform.plan import plan
 from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import LayerPosterior
-from infoform.priors import Isotropic, LayerPrior, Prior
+from infoform.prediction import Prediction
+from infoform.priors import Activation, Isotropic, LayerPrior, Prior
+from infoform.search import Trial, draw_landscape
 from infoform.version import __version__
 
 __all__ = [
+    "Activation",
     "Classification",
     "Coverage",
     "Curvature",
@@ -24,10 +27,13 @@ __all__ = [
     "MultiLabel",
     "Plan",
     "Posterior",
+    "Prediction",
     "Prior",
     "Regression",
+    "Trial",
     "__version__",
     "acquire",
+    "draw_landscape",
     "load",
     "plan",
 ]

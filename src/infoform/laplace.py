@@ -217,7 +217,13 @@ class Laplace:
             prior_precision=prior_precision,
             seed=seed,
             path=path,
-            settings={"structure": self.settings.structure, "prior": self.prior.name, **asdict(how)},
+            settings={
+                "posterior": asdict(self.settings),
+                "prior": self.prior.name,
+                "model": storage.fingerprint(self.model),
+                "examples": examples,
+                **asdict(how),
+            },
         )
         with isolated(seed, loader=val_loader):
             batches = list(val_loader)
@@ -236,6 +242,12 @@ class Laplace:
         with progress_bar(progress) as bar:
             self.trials = search.run(score, bar("tune", trials))
         best = best_trial(self.trials, search.objective)
+        if search.at_edge(best):
+            warnings.warn(
+                f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
+                f"{prior_precision}; search a wider one.",
+                stacklevel=2,
+            )
         self.prior_precision, self.num_data = best.prior_precision, best.num_data
         return self
 
@@ -363,7 +375,8 @@ class Laplace:
             self._warned = True
             warnings.warn(
                 f"networks with sampled weights are much worse than the trained one ({trouble}): the posterior is too "
-                "wide for this network; call tune(), raise prior_precision, or predict with kind='linear'.",
+                "wide for this network; call tune(val_loader, kind='mc'), raise prior_precision, or predict with "
+                "kind='linear'.",
                 stacklevel=3,
             )
 
@@ -397,6 +410,12 @@ class Laplace:
                 )
             self._inputs[name] = input_spectrum(factor, rank=self.settings.prior_rank, name=name)
         return self._inputs[name]
+
+    def prior_bytes(self, name: str) -> int:
+        """Return what the prior stores for a layer of a fitted model."""
+        if not self.prior.needs_inputs:
+            return 0
+        return self.prior.layer(name, num_data=1.0, inputs=self._input_spectrum(name)).nbytes
 
     def _fitted(self) -> Fit:
         if self._fit is None:

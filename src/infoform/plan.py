@@ -7,6 +7,7 @@ After: the rank of every layer, by kept energy for each byte (see budget.py).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -178,7 +179,8 @@ def _after_fit(laplace: Laplace, structure: str | None, budget: int | None, max_
             eigen = curvature.bases[options["basis"]]
             columns = (eigen.gradient_vectors.shape[1], eigen.input_vectors.shape[1])
             size = Dimensions(*curvature.shape, columns, curvature.diagonal.dtype)
-            curves[name] = rank_curve(size, eigen, options, max_rank=max_rank)
+            curve = rank_curve(size, eigen, options, max_rank=max_rank)
+            curves[name] = replace(curve, nbytes=curve.nbytes + laplace.prior_bytes(name))  # at any rank
         bought = spend(curves, budget)
         for name, one in bought.items():
             total, held = curves[name].total, _held_bytes(curvatures[name])

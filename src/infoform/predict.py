@@ -1,7 +1,8 @@
 """Predictions from a posterior: networks with sampled weights, or the network made linear in its weights.
 
 mc          mean over M networks with sampled weights (the paper)
-linear      f(x) ~ N(f*, J Σ Jᵀ): closed form from each layer's inputs and gradients; J is never formed
+linear      f(x) ~ N(f*, J Σ Jᵀ): closed form from each layer's inputs and gradients; J is formed nowhere but for a
+            convolution's own weights, a few examples at a time
 linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled weights: any number of outputs
 """
 
@@ -59,6 +60,8 @@ class Predictor:
 
     def predict(self, batch: Batch, how: How, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
+        if batch_size(batch) == 0:
+            raise ValueError("a batch must have at least one example to predict, got none; check the inputs.")
         generator = torch.Generator().manual_seed(how.seed)
         if how.kind == "linear":
             mean, covariance = self.linear(batch)

@@ -64,6 +64,12 @@ class Search:
             tick(1)
         return done
 
+    def at_edge(self, trial: Trial) -> bool:
+        """Whether a trial's τ lies within a hundredth of an end of the range (on its logarithmic scale)."""
+        low, high = map(math.log, self.prior_precision)
+        margin = (high - low) / 100
+        return margin > 0 and not low + margin < math.log(trial.prior_precision) < high - margin
+
     def _checked(self, scores: dict[str, float]) -> dict[str, float]:
         if self.objective not in scores:
             raise ValueError(f"objective {self.objective!r} is for classification; use 'nll'.")
