@@ -526,8 +526,9 @@ def test_a_good_prior_is_not_complained_of(kind: str) -> None:
     laplace.prior_precision = 10.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        laplace.predict(x, kind=kind, samples=20)
-        laplace.predict_loader([(x, labels)], kind=kind, samples=20, progress=False)
+        alone = laplace.predict(x, kind=kind, samples=20)
+        loaded, _ = laplace.predict_loader([(x, labels)], kind=kind, samples=20, progress=False)
+    assert_close(loaded.value, alone.value)
 
 
 @pytest.mark.parametrize("kind", ["linear", "linear-mc"])
@@ -535,7 +536,8 @@ def test_kinds_that_run_no_sampled_network_never_warn(kind: str) -> None:
     model, x, labels = make_classifier()
     laplace = Laplace(model, "classification", structure="diag").fit([(x, labels)], progress=False)
     laplace.prior_precision = 1e-6
-    laplace.predict_loader([(x, labels)], kind=kind, samples=5, progress=False)
+    prediction, _ = laplace.predict_loader([(x, labels)], kind=kind, samples=5, progress=False)
+    assert bool(prediction.value.isfinite().all())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": page.stem}
     text = page.read_text(encoding="utf-8")
+    assert text.startswith("# ")
     for match in re.finditer(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
         first_line = text.count("\n", 0, match.start(1))
         code = "\n" * first_line + match[1]  # so that a traceback names the line of the page

@@ -341,6 +341,30 @@ class Laplace:
         metadata |= {"model": type(self.model).__name__, "fingerprint": storage.fingerprint(self.model)}
         storage.write_file(path, tensors, metadata)
 
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        model: nn.Module,
+        *,
+        likelihood: Likelihood | None = None,
+        strict: bool = True,
+    ) -> "Laplace":
+        """Return the saved posterior on its model; an error says what differs if the model is another one.
+
+        `strict=False` accepts a model with the same parameters but other values (one cast to another dtype, say);
+        `likelihood` is needed only where the saved one is not among infoform's own.
+        """
+        tensors, saved = storage.read_file(path, device=device_of(model))
+        storage.check_fingerprint(saved["fingerprint"], model, strict=strict)
+        archive = unpack(tensors, saved, likelihood)
+        laplace = cls(model, archive.likelihood, prior=archive.prior, **vars(archive.settings))
+        laplace.num_data, laplace.noise = archive.num_data, archive.noise
+        laplace._fit = archive.fit
+        laplace._built[_key(*archive.settings.resolve(None, {}))] = dict(archive.layers)
+        laplace._inputs = dict(archive.inputs)
+        return laplace
+
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
 
@@ -436,23 +460,7 @@ class Laplace:
                 )
 
 
-def load(
-    path: str | PathLike[str], model: nn.Module, *, likelihood: Likelihood | None = None, strict: bool = True
-) -> Laplace:
-    """Return the saved posterior on its model; an error says what differs if the model is another one.
-
-    `strict=False` accepts a model with the same parameters but other values (one cast to another dtype, say);
-    `likelihood` is needed only where the saved one is not among infoform's own.
-    """
-    tensors, saved = storage.read_file(path, device=device_of(model))
-    storage.check_fingerprint(saved["fingerprint"], model, strict=strict)
-    archive = unpack(tensors, saved, likelihood)
-    laplace = Laplace(model, archive.likelihood, prior=archive.prior, **vars(archive.settings))
-    laplace.num_data, laplace.noise = archive.num_data, archive.noise
-    laplace._fit = archive.fit
-    laplace._built[_key(*archive.settings.resolve(None, {}))] = dict(archive.layers)
-    laplace._inputs = dict(archive.inputs)
-    return laplace
+load = Laplace.load
 
 
 def _key(structure: str, options: Mapping[str, Any]) -> str:

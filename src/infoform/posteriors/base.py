@@ -56,9 +56,9 @@ class LayerPosterior(ABC):
     def device(self) -> torch.device: ...
 
     @property
-    @abstractmethod
     def noise_shape(self) -> tuple[int, ...]:
         """Return the shape of the standard normal noise that `transform` takes for one sample."""
+        return self.shape
 
     @property
     def width(self) -> int:

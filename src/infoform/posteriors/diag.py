@@ -52,10 +52,6 @@ class Diag(LayerPosterior):
         return self.information.device
 
     @property
-    def noise_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
     def width(self) -> int:
         return 1 + self.prior.rank
 

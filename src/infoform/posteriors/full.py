@@ -58,10 +58,6 @@ class Full(LayerPosterior):
     def device(self) -> torch.device:
         return self.eigenvectors.device
 
-    @property
-    def noise_shape(self) -> tuple[int, ...]:
-        return self.shape
-
     def transform(self, noise: Tensor) -> Tensor:
         return self._apply_power(noise, -0.5)
 

@@ -130,10 +130,6 @@ class Inf(LayerPosterior):
         return self.information.device
 
     @property
-    def noise_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
     def width(self) -> int:
         return self.input_vectors.shape[1] + self.prior.rank
 

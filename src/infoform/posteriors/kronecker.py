@@ -44,10 +44,6 @@ class KroneckerPosterior(LayerPosterior):
     def device(self) -> torch.device:
         return self.input_vectors.device
 
-    @property
-    def noise_shape(self) -> tuple[int, ...]:
-        return self.shape
-
     def transform(self, noise: Tensor) -> Tensor:
         return self._apply_power(noise, -0.5)
 
