@@ -30,7 +30,7 @@ from infoform.randomness import isolated
 from infoform.settings import check_choice, check_whole
 
 KINDS = ("linear", "mc", "linear-mc")
-CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
+CHUNK_BYTES = 8 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
 

@@ -182,7 +182,12 @@ class Inf(LayerPosterior):
         projected = None if self._shared is None else self._rows.row_project(inputs)
         covariance = row_covariance(self._rows.row_variance(inputs, projected), outputs)
         cross = self._rows.row_cross(
-            self.scale, self.input_vectors, inputs, shared=self._shared, projected=projected
+            self.scale,
+            self.input_vectors,
+            inputs,
+            weights=self._scaled_inverse,
+            shared=self._shared,
+            projected=projected,
         )  # (N, G, a)
         kept = outputs.new_empty(*outputs.shape[:2], self.rank)  # (N, C, K)
         for column, (pairs, weights) in enumerate(self._by_column):  # small steps that stay in the processor's cache
@@ -226,6 +231,10 @@ class Inf(LayerPosterior):
         rows, columns = self._indices
         pairs = [(columns == column).nonzero().flatten() for column in range(self.input_vectors.shape[1])]
         return [(own, self.gradient_vectors[:, rows[own]] * self._lengths[own]) for own in pairs]
+
+    @cached_property
+    def _scaled_inverse(self) -> Tensor:  # S D'^(-1) (G, A)
+        return self._rows.scaled_inverse(self.scale)
 
     @cached_property
     def _shared(self) -> Tensor | None:

@@ -103,11 +103,16 @@ class RowBlocks:
         input_vectors: Tensor,
         inputs: Tensor,
         *,
+        weights: Tensor | None = None,
         shared: Tensor | None = None,
         projected: Tensor | None = None,
     ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
-        """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns; `shared`, `projected` where they are at hand."""
-        cross = _through_columns(inputs, input_vectors, self._scaled_inverse(scale))
+        """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns.
+
+        `weights` (`scaled_inverse`), `shared` (`row_shared`) and `projected` (`row_project`) where they are at hand.
+        """
+        weights = self.scaled_inverse(scale) if weights is None else weights
+        cross = _through_columns(inputs, input_vectors, weights)
         if self._factor is None:
             return cross
         shared = self.row_shared(scale, input_vectors) if shared is None else shared
@@ -117,7 +122,7 @@ class RowBlocks:
     def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
         """Return the part of `row_cross` that no example enters."""
         assert self._factor is not None
-        weights = self._scaled_inverse(scale)
+        weights = self.scaled_inverse(scale)
         inner = torch.stack([(weights * column) @ input_vectors for column in self._factor.T], dim=1)
         return self._middles[1] @ inner
 
@@ -137,7 +142,7 @@ class RowBlocks:
     def _inverse(self) -> Tensor:  # D^(-1) (G, A)
         return self.root**2
 
-    def _scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
+    def scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
         return self._inverse if scale is None else self._inverse * scale
 
     @cached_property
