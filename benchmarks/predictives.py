@@ -209,9 +209,12 @@ def read() -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", choices=list(TASKS))
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"any of {', '.join(TASKS)}")
     parser.add_argument("--page", action="store_true", help="write the page of the documentation and run nothing")
     options = parser.parse_args()
+    for name in options.tasks:
+        if name not in TASKS:
+            parser.error(f"a task must be one of {', '.join(TASKS)}, got {name!r}")
     if options.page:
         from predictives_page import write_page
 

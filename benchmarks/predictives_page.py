@@ -32,10 +32,11 @@ class About:
     samples: int
     prior_rank: int
     grid: tuple[float, float, int]  # smallest and largest τ, and how many
+    kinds: int = 3
 
     @property
     def expected(self) -> int:
-        return self.networks * (self.structures * len(PRIORS) * len(COLUMNS) + 1)
+        return self.networks * (self.structures * len(PRIORS) * self.kinds * len(TUNING) + 1)
 
 
 def _uci(name: str) -> About:
@@ -48,7 +49,7 @@ ABOUT = {
     "uci-concrete": _uci("concrete"),
     "uci-yacht": _uci("yacht"),
     "mnist": About(
-        "a LeNet on 10,000 images of MNIST, tested on 1,000; unknown: notMNIST", 1, 4, 15, 64, (0.3, 3e3, 5)
+        "a LeNet on 10,000 images of MNIST, tested on 1,000; unknown: notMNIST", 1, 3, 10, 64, (0.3, 3e3, 5), 2
     ),
 }
 

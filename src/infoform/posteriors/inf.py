@@ -17,6 +17,7 @@ give samples (p = 1/2), solves (p = 1) and log det P = log det R + Σ log(1 + k)
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import torch
@@ -38,6 +39,7 @@ from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
+STEP = 64  # examples whose output covariance is formed at a time
 LEAST_REMAINDER = 2.0**-10  # of f, left in D at any rank where scaled; a hundredth of a step of S²
 
 
@@ -131,7 +133,7 @@ class Inf(LayerPosterior):
 
     @property
     def width(self) -> int:
-        return self.input_vectors.shape[1] + self.prior.rank
+        return 2 + self.prior.rank
 
     @property
     def note(self) -> str:
@@ -178,9 +180,26 @@ class Inf(LayerPosterior):
         return jacobians.flatten(2) @ solved.flatten(2).mT - inner @ inner.mT
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """Return J_c P⁻¹ J_dᵀ, some examples at a time in the same memory: fresh pages cost more than numbers."""
         vectors, grown, _ = self._spectrum
-        projected = None if self._shared is None else self._rows.row_project(inputs)
-        covariance = row_covariance(self._rows.row_variance(inputs, projected), outputs)
+        order, _, _ = self._by_column
+        whitener = vectors[order] / grown  # (K, K)
+        step = min(STEP, len(inputs))
+        spread = inputs.new_empty(step, self.input_vectors.shape[1], self.shape[1])
+        picked = inputs.new_empty(step, self.rank, self.shape[0])
+        parts = []
+        for a, g in zip(inputs.split(step), outputs.split(step), strict=True):
+            projected = None if self._shared is None else self._rows.row_project(a)
+            covariance = row_covariance(self._rows.row_variance(a, projected), g)
+            inner = self._outer_project(a, g, projected, spread[: len(a)], picked[: len(a)]) @ whitener
+            parts.append(covariance - inner @ inner.mT)
+        return torch.cat(parts)
+
+    def _outer_project(
+        self, inputs: Tensor, outputs: Tensor, projected: Tensor | None, spread: Tensor, picked: Tensor
+    ) -> Tensor:  # (N, A), (N, C, G), (N, G, p), (N, a, A), (N, K, G) -> (N, C, K)
+        """Return Cᵀ R⁻¹ J_c, the pairs sorted by column."""
+        _, bounds, weights = self._by_column
         cross = self._rows.row_cross(
             self.scale,
             self.input_vectors,
@@ -188,13 +207,11 @@ class Inf(LayerPosterior):
             weights=self._scaled_inverse,
             shared=self._shared,
             projected=projected,
-        )  # (N, G, a)
-        kept = outputs.new_empty(*outputs.shape[:2], self.rank)  # (N, C, K)
-        for column, (pairs, weights) in enumerate(self._by_column):  # small steps that stay in the processor's cache
-            kept[..., pairs] = (outputs * cross.mT[:, column : column + 1]) @ weights
-        inner = kept @ vectors / grown
-        taken: Tensor = inner @ inner.mT
-        return covariance - taken
+            scratch=spread,
+        ).mT  # (N, a, G)
+        for column, (start, stop) in enumerate(pairwise(bounds)):
+            torch.mul(cross[:, column : column + 1], weights[start:stop], out=picked[:, start:stop])
+        return outputs @ picked.mT
 
     def log_det(self) -> Tensor:
         return self._spectrum[2]
@@ -226,11 +243,14 @@ class Inf(LayerPosterior):
         return RowBlocks(self.num_data * self.remainder + self.prior.precision, self.prior)
 
     @cached_property
-    def _by_column(self) -> list[tuple[Tensor, Tensor]]:
-        """Return, for each column of U_A, which pairs use it, and their columns of U_G times (N Λ_T)^(1/2)."""
+    def _by_column(self) -> tuple[Tensor, list[int], Tensor]:
+        """Return the pairs in the order of their columns, where each column's begin, and their (N Λ_T)^(1/2) U_G."""
         rows, columns = self._indices
-        pairs = [(columns == column).nonzero().flatten() for column in range(self.input_vectors.shape[1])]
-        return [(own, self.gradient_vectors[:, rows[own]] * self._lengths[own]) for own in pairs]
+        order = columns.argsort(stable=True)
+        counts = columns.bincount(minlength=self.input_vectors.shape[1])
+        bounds = [0, *counts.cumsum(0).tolist()]
+        weights = (self.gradient_vectors[:, rows[order]] * self._lengths[order]).T.contiguous()  # (K, G)
+        return order, bounds, weights
 
     @cached_property
     def _scaled_inverse(self) -> Tensor:  # S D'^(-1) (G, A)

@@ -106,13 +106,15 @@ class RowBlocks:
         weights: Tensor | None = None,
         shared: Tensor | None = None,
         projected: Tensor | None = None,
+        scratch: Tensor | None = None,
     ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
         """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns.
 
-        `weights` (`scaled_inverse`), `shared` (`row_shared`) and `projected` (`row_project`) where they are at hand.
+        `weights` (`scaled_inverse`), `shared` (`row_shared`) and `projected` (`row_project`) where they are at hand,
+        and `scratch` memory (N, a, A).
         """
         weights = self.scaled_inverse(scale) if weights is None else weights
-        cross = _through_columns(inputs, input_vectors, weights)
+        cross = _through_columns(inputs, input_vectors, weights, scratch)
         if self._factor is None:
             return cross
         shared = self.row_shared(scale, input_vectors) if shared is None else shared
@@ -170,7 +172,7 @@ class RowBlocks:
         return half.to(self.diagonal.dtype), one.to(self.diagonal.dtype)
 
 
-def _through_columns(inputs: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+def _through_columns(inputs: Tensor, columns: Tensor, weights: Tensor, scratch: Tensor | None = None) -> Tensor:
     """Return Σ_a a_n u_j w_g for all of them, in one product: (N, A), (A, k), (G, A) -> (N, G, k)."""
-    spread = (inputs.unsqueeze(1) * columns.T).flatten(0, 1)  # (N * k, A)
-    return (spread @ weights.T).reshape(len(inputs), -1, len(weights)).mT
+    spread = torch.mul(inputs.unsqueeze(1), columns.T, out=scratch)  # (N, k, A)
+    return (spread.flatten(0, 1) @ weights.T).reshape(len(inputs), -1, len(weights)).mT
