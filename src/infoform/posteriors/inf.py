@@ -39,7 +39,7 @@ from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
-STEP = 64  # examples whose output covariance is formed at a time
+SCRATCH = 2**23  # numbers held while output covariances are formed
 LEAST_REMAINDER = 2.0**-10  # of f, left in D at any rank where scaled; a hundredth of a step of S²
 
 
@@ -184,8 +184,9 @@ class Inf(LayerPosterior):
         vectors, grown, _ = self._spectrum
         order, _, _ = self._by_column
         whitener = vectors[order] / grown  # (K, K)
-        step = min(STEP, len(inputs))
-        spread = inputs.new_empty(step, self.input_vectors.shape[1], self.shape[1])
+        columns = self.input_vectors.shape[1]
+        step = max(1, min(len(inputs), SCRATCH // (self.rank * self.shape[0] + columns * self.shape[1])))
+        spread = inputs.new_empty(step, columns, self.shape[1])
         picked = inputs.new_empty(step, self.rank, self.shape[0])
         parts = []
         for a, g in zip(inputs.split(step), outputs.split(step), strict=True):
