@@ -94,7 +94,7 @@ def run_digits(settings: DigitsSettings) -> DigitsResult:
         best = min(losses, key=lambda tau: losses[tau])
         probs[name] = predict(laplace, posteriors[best], test, settings)
         measured = measure(probs[name], test.labels, settings.calibration_bins)
-        rows[name] = Row(*measured, stored_bytes(posteriors[best]), best, off_diagonal_errors(laplace, structure))
+        rows[name] = Row(*measured, posteriors[best].nbytes, best, off_diagonal_errors(laplace, structure))
     return DigitsResult(rows, probs, test.labels)
 
 
@@ -155,12 +155,6 @@ def measure(probs: Tensor, labels: Tensor, bins: int) -> tuple[float, float, flo
 
 def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
     return float(functional.nll_loss(probs.clamp_min(torch.finfo(probs.dtype).tiny).log(), labels))
-
-
-def stored_bytes(posterior: Posterior) -> int:
-    """Return the bytes of the posterior and of what its prior knows of the inputs."""
-    priors = [(layer.prior.precision, layer.prior.vectors, layer.prior.values) for layer in posterior.layers.values()]
-    return posterior.nbytes + sum(part.nbytes for prior in priors for part in prior if isinstance(part, Tensor))
 
 
 def off_diagonal_errors(laplace: Laplace, structure: str) -> dict[str, float]:
