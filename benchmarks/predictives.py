@@ -32,7 +32,7 @@ from infoform.metrics import evaluate, ood
 RESULTS = Path(__file__).parent / "results" / "predictives.json"
 PAGE = Path(__file__).parent.parent / "docs" / "predictives.md"
 STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
-PRIORS = ("isotropic", "activation")
+PRIORS = ("isotropic", "activation", "activation-diagonal")  # the last without the shared eigenpairs
 TUNING = ("evidence", "validation")
 Data = tuple[Tensor, Tensor]
 
@@ -54,6 +54,7 @@ class Task:
     samples: int = 30
     kinds: tuple[str, ...] = ("linear", "mc", "linear-mc")
     prior_rank: int = 8
+    priors: tuple[str, ...] = PRIORS
 
 
 def digits() -> Iterator[Task]:
@@ -88,7 +89,7 @@ def uci() -> Iterator[Task]:
                 functional.mse_loss(model(x[fit]), y[fit]).backward()
                 optimizer.step()
             parts = tuple((x[part], y[part]) for part in (fit, validation, rows[1]))
-            taus = tuple(10.0**power for power in np.arange(-3, 4.1, 0.5))
+            taus = tuple(10.0**power for power in np.arange(-6, 4.1, 0.5))
             yield Task(f"uci-{name}", split, model, "regression", *parts, None, taus)
 
 
@@ -114,15 +115,15 @@ def mnist() -> Iterator[Task]:
         nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 10),
     )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for _ in range(3):
+    for _ in range(10):  # long enough to be over-confident
         for part in torch.randperm(10_000).split(100):
             optimizer.zero_grad()
             functional.cross_entropy(model(train[0][part]), train[1][part]).backward()
             optimizer.step()
-    parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_300)))
+    parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_600)))
     known = (test[0][:1000], test[1][:1000])
     names = ("inf", "kfac", "diag")
-    taus = (0.3, 3.0, 30.0, 300.0, 3000.0)
+    taus = tuple(10.0**power for power in np.arange(-1, 5.1, 0.75))
     yield Task("mnist", 0, model, "classification", *parts, known, unknown, taus, names, 10, ("mc", "linear-mc"), 64)
 
 
@@ -136,7 +137,7 @@ def run(task: Task, done: list[dict[str, Any]]) -> None:
     laplace.fit(batches(task.train), progress=False)
     base = {"task": task.name, "seed": task.seed}
     add(done, finished, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
-    for structure, prior, kind, tuning in product(task.structures, PRIORS, task.kinds, TUNING):
+    for structure, prior, kind, tuning in product(task.structures, task.priors, task.kinds, TUNING):
         choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
         add(done, finished, choice, partial(scores, task, laplace, structure, prior, kind, tuning))
 
@@ -157,17 +158,24 @@ def best_by_evidence(task: Task, laplace: infoform.Laplace, structure: str, prio
     from infoform.evidence import log_evidence, maximise
 
     def of(log_tau: float) -> float:
-        posterior = laplace.posterior(structure=structure, prior=prior, prior_precision=math.exp(log_tau))
+        posterior = posterior_of(laplace, structure, prior, math.exp(log_tau))
         return log_evidence(0.0, posterior, laplace.layers)
 
     return math.exp(maximise(of, math.log(1e-6), math.log(1e6))[0])
+
+
+def posterior_of(laplace: infoform.Laplace, structure: str, prior: str, tau: float) -> infoform.Posterior:
+    name, _, diagonal = prior.partition("-")
+    return laplace.posterior(
+        structure=structure, prior=name, prior_precision=tau, prior_rank=0 if diagonal else None
+    )
 
 
 def predict(
     task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tau: float, data: Data,
     unknown: Tensor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    posterior = laplace.posterior(structure=structure, prior=prior, prior_precision=tau)
+    posterior = posterior_of(laplace, structure, prior, tau)
     options: dict[str, Any] = {"kind": kind, "samples": task.samples, "posterior": posterior, "progress": False}
     prediction, targets = laplace.predict_loader(batches(data), **options)
     assert targets is not None

@@ -141,12 +141,14 @@ class Laplace:
         prior_precision: float | Mapping[str, float] | None = None,
         num_data: float | None = None,
         prior: str | Prior | None = None,
+        prior_rank: int | None = None,
         structure: str | None = None,
         **options: Any,
     ) -> Posterior:
         """Return the posterior for these hyperparameters; the object's own where not given.
 
-        `prior`, `structure` and its options may differ from the object's, where the fit has collected what they need.
+        `prior`, `structure` and its options may differ from the object's, where the fit has collected what they need;
+        `prior_rank` may be lower.
         """
         self._fitted()
         chosen = self.prior if prior is None else get_prior(prior).with_precision(self.prior.precision)
@@ -161,7 +163,7 @@ class Laplace:
         count = count * self.likelihood.information_scale(self.noise, self.settings.fisher)
         layers = {}
         for name, layer in self._structure_layers(structure, options).items():
-            inputs = self._input_spectrum(name) if chosen.needs_inputs else None
+            inputs = self._input_spectrum(name, prior_rank) if chosen.needs_inputs else None
             layers[name] = layer.with_prior(chosen.layer(name, num_data=count, inputs=inputs), count)
         return Posterior(layers)
 
@@ -424,7 +426,7 @@ class Laplace:
             self._built[key] = built
         return self._built[key]
 
-    def _input_spectrum(self, name: str) -> InputSpectrum:
+    def _input_spectrum(self, name: str, rank: int | None = None) -> InputSpectrum:
         if name not in self._inputs:
             factor = None if not self._fitted().curvature else self._fitted().curvature[name].input_factor
             if factor is None:
@@ -433,7 +435,15 @@ class Laplace:
                     "fit with prior='activation' or statistics='all'."
                 )
             self._inputs[name] = input_spectrum(factor, rank=self.settings.prior_rank, name=name)
-        return self._inputs[name]
+        if rank is None:
+            return self._inputs[name]
+        check_whole("prior_rank", rank, least=0)
+        if rank > self.settings.prior_rank:
+            raise ValueError(
+                f"prior_rank must be at most the {self.settings.prior_rank} of this Laplace, got {rank}; "
+                "make one with a larger prior_rank."
+            )
+        return self._inputs[name].leading(rank)
 
     def prior_bytes(self, name: str) -> int:
         """Return what the prior stores for a layer of a fitted model."""

@@ -21,6 +21,11 @@ class InputSpectrum:
     vectors: Tensor  # W (A, p)
     values: Tensor  # (p,)
 
+    def leading(self, rank: int) -> "InputSpectrum":
+        """Keep fewer eigenpairs; the diagonal of A stays exact."""
+        dropped = self.vectors[:, rank:].square() @ self.values[rank:]
+        return InputSpectrum(self.diagonal + dropped, self.vectors[:, :rank].contiguous(), self.values[:rank])
+
 
 def input_spectrum(input_factor: Tensor, *, rank: int, name: str) -> InputSpectrum:  # (A, A)
     """Keep the diagonal and the leading eigenpairs of a layer's input factor."""
