@@ -143,8 +143,9 @@ def run(task: Task, done: list[dict[str, Any]]) -> None:
 
 
 def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
-    tau = best_by_evidence(task, laplace, structure, prior) if tuning == "evidence" else None
-    if tau is None:
+    if tuning == "evidence":
+        laplace, tau = by_evidence(task, laplace, structure, prior)
+    else:
         found = {
             precision: predict(task, laplace, structure, prior, kind, precision, task.validation)["nll"]
             for precision in task.precisions
@@ -153,22 +154,19 @@ def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, ki
     return {"prior_precision": tau, **predict(task, laplace, structure, prior, kind, tau, task.test, task.unknown)}
 
 
-def best_by_evidence(task: Task, laplace: infoform.Laplace, structure: str, prior: str) -> float:
-    """Return the τ of the largest evidence, searched as Laplace.tune does."""
-    from infoform.evidence import log_evidence, maximise
-
-    def of(log_tau: float) -> float:
-        posterior = posterior_of(laplace, structure, prior, math.exp(log_tau))
-        return log_evidence(0.0, posterior, laplace.layers)
-
-    return math.exp(maximise(of, math.log(1e-6), math.log(1e6))[0])
+def by_evidence(task: Task, laplace: infoform.Laplace, structure: str, prior: str) -> tuple[infoform.Laplace, float]:
+    """Return what `tune()` gives: the τ of the largest evidence and, for regression, the noise that goes with it."""
+    name, _, diagonal = prior.partition("-")
+    rank = 0 if diagonal else task.prior_rank
+    tuned = infoform.Laplace(task.model, task.likelihood, structure=structure, prior=name, prior_rank=rank)
+    tuned.fit(batches(task.train), progress=False).tune()
+    assert isinstance(tuned.prior_precision, float)
+    return tuned, tuned.prior_precision
 
 
 def posterior_of(laplace: infoform.Laplace, structure: str, prior: str, tau: float) -> infoform.Posterior:
     name, _, diagonal = prior.partition("-")
-    return laplace.posterior(
-        structure=structure, prior=name, prior_precision=tau, prior_rank=0 if diagonal else None
-    )
+    return laplace.posterior(structure=structure, prior=name, prior_precision=tau, prior_rank=0 if diagonal else None)
 
 
 def predict(
