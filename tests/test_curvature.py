@@ -21,6 +21,7 @@ from dense import (
 from infoform import Curvature, Likelihood, Regression
 from infoform.curvature import BASES
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS
+from infoform.statistics import residual_weights
 from models import MODELS, TokenPool, Wrapped
 
 SAMPLES, SEED = 3, 4  # of fisher="mc"
@@ -73,7 +74,7 @@ def test_the_batch_size_does_not_matter(case: str, fisher: str, batch_size: int)
 def test_the_number_of_examples_taken_at_a_time_does_not_matter(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = MODELS[case].model(), MODELS[case].inputs(10)
     whole = fit_curvature(model, [x])
-    monkeypatch.setattr("infoform.statistics.CHUNK_BYTES", 1)
+    monkeypatch.setattr("infoform.examples.CHUNK_BYTES", 1)
     parts = fit_curvature(model, [x])
     for name, one in whole.items():
         check_same_up_to_rounding(parts[name], one)
@@ -392,3 +393,28 @@ def gradient_moment(one: Curvature) -> Tensor:  # E Σ ∇∇ᵀ (G, G), from th
     assert one.block is not None
     rows, columns = one.shape
     return torch.einsum("gaha->gh", one.block.reshape(rows, columns, rows, columns))
+
+
+def test_most_residuals_are_made_up_for_by_one_in_eight() -> None:
+    """After the first 64 examples every eighth counts eightfold, whatever the cut into fits and batches."""
+    weights = residual_weights(0, 1000)
+    assert weights[:64].eq(1).all()
+    assert set(weights[64:].tolist()) == {0.0, 8.0}
+    assert float(weights.sum()) == 1000
+    assert torch.equal(torch.cat([residual_weights(0, 77), residual_weights(77, 923)]), weights)
+
+
+def test_a_residual_of_many_examples_is_the_weighted_average() -> None:
+    model, x = MODELS["linear"].model(), MODELS["linear"].inputs(150)
+    curvature = fit_curvature(model, list(x.split(40)), fisher="exact", basis_size=2)
+    outputs = read_logits(model(x)).detach()
+    vectors = exact_vectors(LIKELIHOODS["classification"](), outputs)
+    weights = residual_weights(0, 150)
+    for name, one in curvature.items():
+        eigen = one.bases["gradient"]
+        gradients = make_reference(model, name, x, vectors).gradients * weights.sqrt()[:, None, None, None]
+        weighted = Reference(gradients, [], []).residual(eigen.input_vectors, eigen.gradient_vectors)
+        assert eigen.residual is not None
+        torch.testing.assert_close(
+            eigen.residual, weighted * 150 / weights.sum(), rtol=1e-9, atol=1e-12 * float(weighted.max())
+        )

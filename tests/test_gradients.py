@@ -1,4 +1,4 @@
-"""Sums over per-example gradients: rank-one and dense ones agree with each other and with the definition."""
+"""Sums over per-example gradients: rank-one and shared ones agree with each other and with the definition."""
 
 import pytest
 import torch
@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dense import Reference, assert_close
-from infoform.gradients import DenseGradients, Gradients, OuterGradients, form_gradients
+from infoform.gradients import FEW, Gradients, OuterGradients, SharedGradients
 
-N, G, A = 5, 3, 4
+G, A = 3, 4
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -21,46 +21,95 @@ def orthonormal(rows: int, columns: int) -> Tensor:
     return basis[:, :columns].contiguous()
 
 
-def outer() -> OuterGradients:
-    return OuterGradients(random(N, A), random(N, G, seed=1))
+def outer(n: int) -> OuterGradients:
+    return OuterGradients(random(n, A), random(n, G, seed=1))
+
+
+def shared(n: int, s: int, *, groups: int = 1, direct: bool = False) -> SharedGradients:
+    patches, positions = random(groups, n, s, A), random(groups, n, s, G, seed=1)
+    if not direct:
+        return SharedGradients(positions, lambda: patches)
+    formed = SharedGradients(positions, lambda: patches).matrices
+    return SharedGradients(positions, lambda: patches, lambda: formed)
 
 
 def matrices(gradients: Gradients) -> Tensor:  # (N, G, A)
-    if isinstance(gradients, OuterGradients):
-        return torch.stack([torch.outer(g, a) for g, a in zip(gradients.outputs, gradients.inputs, strict=True)])
-    assert isinstance(gradients, DenseGradients)
-    return gradients.matrices
+    patches, positions = gradients.patches, gradients.positions
+    assert isinstance(patches, Tensor)
+    assert isinstance(positions, Tensor)
+    return torch.stack(
+        [torch.cat([g[i].T @ a[i] for a, g in zip(patches, positions, strict=True)]) for i in range(positions.shape[1])]
+    )
 
 
-@pytest.mark.parametrize("gradients", [outer(), DenseGradients(random(N, G, A))], ids=lambda g: type(g).__name__)
-@pytest.mark.parametrize("kept", [(A, G), (2, 2), (1, G), (A, 1)])
-def test_every_sum_is_its_definition(gradients: Gradients, kept: tuple[int, int]) -> None:
-    reference = Reference(matrices(gradients).unsqueeze(1), [], [])
-    u_a, u_g = orthonormal(A, kept[0]), orthonormal(G, kept[1])
-    assert_close(gradients.input_moment() / N, reference.input_moment)
-    assert_close(gradients.gradient_moment() / N, reference.gradient_moment)
-    assert_close(gradients.squares() / N, reference.diagonal)
-    assert_close(gradients.block() / N, reference.block)
-    assert_close(gradients.project(u_a, u_g).squares() / N, reference.eigenvalues(u_a, u_g))
-    residual = gradients.residual_squares(u_a, u_g)
-    atol = 1e-12 * float(reference.diagonal.max())
-    torch.testing.assert_close(residual / N, reference.residual(u_a, u_g), rtol=1e-9, atol=atol)
-    assert (residual >= 0).all()
+def every_kind(n: int) -> dict[str, Gradients]:
+    return {
+        "outer": outer(n),
+        "few positions": shared(n, 2),
+        "many positions": shared(n, 40),
+        "formed directly": shared(n, 40, direct=True),
+        "grouped": shared(n, 2, groups=2),
+    }
+
+
+@pytest.mark.parametrize("n", [1, 5, FEW + 3])
+@pytest.mark.parametrize("kind", every_kind(1))
+@pytest.mark.parametrize("first", ["sketch", "squares"])  # what was formed before decides over the cheaper way
+def test_every_sum_is_its_definition(kind: str, n: int, first: str) -> None:
+    for kept in [(A, G), (2, 2), (1, G), (A, 1)]:
+        gradients = every_kind(n)[kind]
+        expected = matrices(gradients)
+        outputs = expected.shape[1]
+        reference = Reference(expected.unsqueeze(1), [], [])
+        u_a, u_g = orthonormal(A, kept[0]), orthonormal(outputs, kept[1])
+        total = random(outputs, A, seed=2)
+        before = total.clone()
+        if first == "squares":
+            gradients.add_squares(total)
+        assert_close(gradients.input_sketch(u_a) / n, reference.input_moment @ u_a)
+        assert_close(gradients.gradient_sketch(u_g) / n, reference.gradient_moment @ u_g)
+        if first == "sketch":
+            gradients.add_squares(total)
+        assert_close((total - before) / n, reference.diagonal)
+        assert_close(gradients.input_moment() / n, reference.input_moment)
+        assert_close(gradients.gradient_moment() / n, reference.gradient_moment)
+        assert_close(gradients.block() / n, reference.block)
+        weights = torch.ones(n, dtype=torch.float64)
+        squares, residual = gradients.measure(u_a, u_g, weights)
+        assert residual is not None
+        assert_close(squares / n, reference.eigenvalues(u_a, u_g))
+        atol = 1e-12 * float(reference.diagonal.max())
+        torch.testing.assert_close(residual / n, reference.residual(u_a, u_g), rtol=1e-9, atol=atol)
+        assert (residual >= 0).all()
+        assert gradients.measure(u_a, u_g, None)[1] is None
+
+
+@pytest.mark.parametrize("kind", every_kind(1))
+@pytest.mark.parametrize("n", [5, 4 * FEW])
+def test_residuals_are_weighted_by_example(kind: str, n: int) -> None:
+    gradients = every_kind(n)[kind]
+    weights = torch.arange(n, dtype=torch.float64) % 3
+    chosen = matrices(gradients) * weights.sqrt()[:, None, None]
+    reference = Reference(chosen.unsqueeze(1), [], [])
+    u_a, u_g = orthonormal(A, 2), orthonormal(chosen.shape[1], 2)
+    residual = gradients.measure(u_a, u_g, weights)[1]
+    assert residual is not None
+    assert_close(residual / n, reference.residual(u_a, u_g))
 
 
 @settings(deadline=None)
-@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
-def test_gradients_are_formed_group_by_group(groups: int, n: int, s: int, a: int, g: int) -> None:
-    inputs, outputs = random(groups, n, s, a), random(groups, n, s, g, seed=1)
-    formed = form_gradients(inputs, outputs)
-    assert isinstance(formed, OuterGradients) == (groups == 1 and s == 1)
-    expected = torch.stack([torch.cat([outputs[h, i].T @ inputs[h, i] for h in range(groups)]) for i in range(n)])
-    assert_close(matrices(formed), expected)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
+def test_gradients_are_formed_group_by_group(groups: int, n: int, s: int) -> None:
+    formed = shared(n, s, groups=groups)
+    assert_close(formed.matrices, matrices(formed))
 
 
 def test_a_small_residual_of_rank_one_gradients_is_not_lost_in_rounding() -> None:
-    a, g = random(N, A), random(N, G, seed=1)
+    n = 5
+    a, g = random(n, A), random(n, G, seed=1)
     a[:, 0] = 1e-7 * a[:, 0]  # all that the basis leaves out
-    residual = OuterGradients(a, g).residual_squares(torch.eye(A, dtype=torch.float64)[:, 1:], torch.eye(G).double())
+    basis = torch.eye(A, dtype=torch.float64)[:, 1:], torch.eye(G).double()
+    residual = OuterGradients(a, g).measure(*basis, torch.ones(n, dtype=torch.float64))[1]
+    assert residual is not None
     assert_close(residual[:, 0], g.square().T @ a[:, 0].square())
     assert not residual[:, 1:].any()

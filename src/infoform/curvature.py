@@ -18,7 +18,18 @@ from infoform.coverage import Layer
 from infoform.eigenbasis import Eigenbasis, leading_vectors
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.passes import DataPass, check_independence, progress_bar
-from infoform.statistics import Block, GradientFactor, InputFactor, Moments, ProjectedSquares, Squares, Sums
+from infoform.statistics import (
+    EXACT_LIMIT,
+    Block,
+    GradientFactor,
+    InputFactor,
+    Moment,
+    ProjectedSquares,
+    Sketch,
+    Squares,
+    Sums,
+    residual_weights,
+)
 
 BASES = ("gradient", "activation")
 
@@ -45,6 +56,7 @@ class Wanted:
     factors: bool = False
     diagonal: bool = False
     bases: frozenset[str] = frozenset()
+    columns: int | None = None  # of large bases that are enough; None for all
     block: bool = False
 
     def __or__(self, other: "Wanted") -> "Wanted":
@@ -53,6 +65,7 @@ class Wanted:
             factors=self.factors or other.factors,
             diagonal=self.diagonal or other.diagonal,
             bases=self.bases | other.bases,
+            columns=_most(one.columns for one in (self, other) if one.bases),
             block=self.block or other.block,
         )
 
@@ -67,7 +80,7 @@ class FitSettings:
 
     fisher: str = "mc"
     fisher_samples: int = 1
-    basis_size: int | None = None  # leading columns kept of U_A and of U_G; None for all
+    basis_size: int | str | None = "auto"  # leading columns kept of U_A and of U_G; None for all, or as many as needed
     block_limit: int = 4096  # weights of the largest layer whose exact block is kept
     seed: int = 0
 
@@ -122,7 +135,7 @@ def fit_curvature(
                 f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
             )
         if previous is not None:
-            return merge_fits(previous, Fit(_finish(statistics, data.reached, summary), summary, unreached))
+            return merge_fits(previous, Fit(_finish(statistics, data.reached, summary, start=seen), summary, unreached))
         for name in unreached:
             del statistics[name]
         if passes > 1:
@@ -147,8 +160,10 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
     first, second = one.summary, other.summary
     total = first.num_examples + second.num_examples
     share = second.num_examples / total
+    weights = residual_weights(0, total)
+    residual_share = float(weights[first.num_examples :].sum() / weights.sum())
 
-    def merge(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    def merge(a: Tensor | None, b: Tensor | None, share: float = share) -> Tensor | None:
         return None if a is None or b is None else a * (1 - share) + b * share
 
     merged = {}
@@ -158,7 +173,7 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
             basis: replace(
                 eigen,
                 eigenvalues=eigen.eigenvalues * (1 - share) + b.bases[basis].eigenvalues * share,
-                residual=merge(eigen.residual, b.bases[basis].residual),
+                residual=merge(eigen.residual, b.bases[basis].residual, residual_share),
             )
             for basis, eigen in a.bases.items()
         }
@@ -207,44 +222,55 @@ class _Statistics:
     def __init__(self, layer: Layer, wanted: Wanted, settings: FitSettings) -> None:
         self._layer = layer
         self._wanted = wanted
-        self._columns = settings.basis_size
+        self._columns = [kept_columns(size, wanted, settings.basis_size) for size in layer.shape]  # (g, a)
         factors = wanted.factors or "activation" in wanted.bases
         self._inputs = InputFactor() if wanted.inputs or factors else None
         self._gradients = GradientFactor() if factors else None
-        self._moments = Moments() if "gradient" in wanted.bases else None
-        self._squares = Squares() if wanted.diagonal else None
+        self._moments: list[Moment | Sketch] = []  # of outputs and of inputs
+        if "gradient" in wanted.bases:
+            takes = (
+                (lambda one: one.gradient_moment(), lambda one, test: one.gradient_sketch(test)),
+                (lambda one: one.input_moment(), lambda one, test: one.input_sketch(test)),
+            )
+            for size, columns, (whole, part) in zip(layer.shape, self._columns, takes, strict=True):
+                self._moments.append(
+                    Moment(whole)
+                    if size <= EXACT_LIMIT or columns == size
+                    else Sketch(part, size, columns=columns, name=layer.name, seed=settings.seed)
+                )
+        self._squares = Squares(layer.shape) if wanted.diagonal else None
         small = layer.shape[0] * layer.shape[1] <= settings.block_limit
         self._block = Block() if wanted.block and small else None
         self._projected: dict[str, ProjectedSquares] = {}
 
     def keep(self, bases: Mapping[str, Eigenbasis]) -> None:
         """Measure in these bases instead of finding new ones."""
-        self._moments = None
+        self._moments = []
         self._projected = {
             basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors) for basis, eigen in bases.items()
         }
 
     def first_pass(self) -> Sequence[Sums]:
-        moments = [self._inputs, self._gradients, self._moments]
+        moments = [self._inputs, self._gradients, *self._moments]
         measured = [self._squares, self._block, *self._projected.values()]
         return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
 
     def decompose(self) -> None:
         """Turn the moments of the first pass into bases."""
-        name = self._layer.name
-        pairs: dict[str, tuple[Tensor | None, Tensor | None]] = {}
-        if self._moments is not None:
-            pairs["gradient"] = (self._moments.input_moment, self._moments.gradient_moment)
+        name, (rows, columns) = self._layer.name, self._columns
+        if self._moments:
+            of_gradients, of_inputs = self._moments
+            self._moments = []  # two of the largest tensors of a fit: freed as soon as they are used
+            gradient_vectors = of_gradients.vectors(columns=rows, name=name)
+            del of_gradients
+            input_vectors = of_inputs.vectors(columns=columns, name=name)
+            self._projected["gradient"] = ProjectedSquares(input_vectors, gradient_vectors)
         if "activation" in self._wanted.bases and self._inputs is not None and self._gradients is not None:
-            pairs["activation"] = (self._inputs.factor, self._gradients.factor)
-        self._moments = None  # two of the largest tensors of a fit: freed before the next are made
-        for basis in list(pairs):
-            input_moment, gradient_moment = pairs.pop(basis)
-            assert input_moment is not None
-            assert gradient_moment is not None
-            self._projected[basis] = ProjectedSquares(
-                leading_vectors(input_moment, columns=self._columns, name=name),
-                leading_vectors(gradient_moment, columns=self._columns, name=name),
+            assert self._inputs.factor is not None
+            assert self._gradients.factor is not None
+            self._projected["activation"] = ProjectedSquares(
+                leading_vectors(self._inputs.factor, columns=columns, name=name),
+                leading_vectors(self._gradients.factor, columns=rows, name=name),
             )
         if not self._wanted.factors:
             self._gradients = None
@@ -253,17 +279,20 @@ class _Statistics:
     def second_pass(self) -> Sequence[Sums]:
         return _given([self._squares, self._block, *self._projected.values()])
 
-    def finish(self, examples: int) -> Curvature:
-        """Return the averages."""
+    def finish(self, examples: int, start: int) -> Curvature:
+        """Return the averages over the examples from number `start` on."""
 
-        def average(total: Tensor | None) -> Tensor | None:
-            return None if total is None else total.div_(examples)
+        def average(total: Tensor | None, count: float = examples) -> Tensor | None:
+            return None if total is None else total.div_(count)
+
+        weight = float(residual_weights(start, examples).sum())
 
         bases = {}
         for basis, sums in self._projected.items():
             eigenvalues = average(sums.eigenvalues)
             assert eigenvalues is not None
-            bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, average(sums.residual))
+            residual = average(sums.residual, max(1.0, weight))
+            bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, residual)
         inputs, gradients = self._inputs, self._gradients
         return Curvature(
             name=self._layer.name,
@@ -277,8 +306,24 @@ class _Statistics:
         )
 
 
-def _finish(statistics: Mapping[str, _Statistics], reached: set[str], summary: DataSummary) -> dict[str, Curvature]:
-    return {name: one.finish(summary.num_examples) for name, one in statistics.items() if name in reached}
+def _finish(
+    statistics: Mapping[str, _Statistics], reached: set[str], summary: DataSummary, *, start: int = 0
+) -> dict[str, Curvature]:
+    return {name: one.finish(summary.num_examples, start) for name, one in statistics.items() if name in reached}
+
+
+def kept_columns(size: int, wanted: Wanted, basis_size: int | str | None) -> int:
+    """Return how many leading columns of U_A or U_G a fit keeps, of as many as the layer has inputs or outputs."""
+    if isinstance(basis_size, int):
+        return min(size, basis_size)
+    if basis_size is None or wanted.columns is None or size <= max(EXACT_LIMIT, 2 * wanted.columns):
+        return size
+    return wanted.columns
+
+
+def _most(columns: Iterable[int | None]) -> int | None:
+    given = list(columns)
+    return None if None in given else max((one for one in given if one is not None), default=None)
 
 
 def _given(sums: Sequence[Sums | None]) -> list[Sums]:

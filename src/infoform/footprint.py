@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from infoform.curvature import Wanted
-from infoform.statistics import CHUNK_BYTES
+from infoform.examples import CHUNK_BYTES
+from infoform.sketch import OVERSAMPLING
+from infoform.statistics import EXACT_LIMIT, RESIDUAL_STRIDE
 
 Count = TypeVar("Count", int, Tensor)
 
@@ -40,6 +42,11 @@ class Dimensions:
     @property
     def truncated(self) -> bool:
         return self.columns != (self.outputs, self.inputs)
+
+    @property
+    def sides(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return (n, kept columns) of outputs and of inputs."""
+        return (self.outputs, self.columns[0]), (self.inputs, self.columns[1])
 
     @property
     def outer(self) -> bool:
@@ -82,7 +89,7 @@ def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[
     measured = (size.weights if wanted.diagonal else 0) + (size.weights**2 if wanted.block and block else 0)
     if not wanted.bases:
         return item * (input_factor + gradient_factor + measured), 0
-    first = inputs**2 + outputs**2 if "gradient" in wanted.bases else 0
+    first = sum(map(_moment_size, size.sides)) if "gradient" in wanted.bases else 0
     if "activation" in wanted.bases:
         first += inputs**2 + outputs**2
     else:
@@ -100,9 +107,10 @@ def chunk_bytes(size: Dimensions, *, examples: int) -> int:
     return 2 * one * min(examples, max(1, CHUNK_BYTES // one))
 
 
-def eigen_bytes(size: Dimensions) -> int:
+def eigen_bytes(size: Dimensions, wanted: Wanted) -> int:
     """Return about the working memory of the larger eigendecomposition: four matrices in float64."""
-    return 4 * torch.float64.itemsize * max(size.outputs, size.inputs) ** 2
+    whole = 4 * max(size.outputs, size.inputs) ** 2
+    return torch.float64.itemsize * (whole if _factors(wanted) else 4 * max(map(_moment_size, size.sides)))
 
 
 def forward_flops(size: Dimensions) -> int:
@@ -118,16 +126,23 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
     once = 2 * size.groups * size.positions * inputs**2 if _factors(wanted) or wanted.inputs else 0
     each = 2 * size.positions * outputs**2 if _factors(wanted) else 0
     if size.outer:
-        form, moments, squares = 0, 2 * (inputs**2 + outputs**2), 2 * size.weights
+        form, squares = 0, 2 * size.weights
+        moments = sum(4 * n * _test_columns(kept) if _sketched((n, kept)) else 2 * n**2 for n, kept in size.sides)
         project = 2 * (inputs * a + outputs * g) + 2 * size.pairs
-        residual = 4 * (inputs * a + outputs * g) + 6 * size.weights
+        residual = 2 * (inputs * a + outputs * g) + 6 * size.weights
     else:
         form, squares = 2 * size.positions * size.weights, 2 * size.weights
-        moments = 2 * (outputs * inputs**2 + inputs * outputs**2)
-        project = 2 * g * inputs * (outputs + a) + 2 * size.pairs
-        residual = project + 2 * outputs * g * a + 2 * outputs * a * inputs
+        dense = [
+            4 * size.weights * _test_columns(k) if _sketched((n, k)) else 2 * size.weights * n for n, k in size.sides
+        ]
+        moments = sum(dense)
+        if size.groups == 1 and all(map(_sketched, size.sides)):  # ∇ need not be formed
+            factored = 4 * size.positions * (outputs + inputs) * sum(_test_columns(kept) for _, kept in size.sides)
+            moments = min(moments, factored - form)
+        project = 2 * min(outputs * a * (inputs + g), g * inputs * (outputs + a)) + 2 * size.pairs
+        residual = 2 * outputs * g * a + 2 * outputs * a * inputs
     first = moments if "gradient" in wanted.bases else 0
-    second = len(wanted.bases) * (project + (residual if size.truncated else 0))
+    second = len(wanted.bases) * (project + (residual // RESIDUAL_STRIDE if size.truncated else 0))
     second += (squares if wanted.diagonal else 0) + (2 * size.weights**2 if wanted.block and block else 0)
     formed = form * ((first > 0) + (second > 0))  # in each pass that needs it
     return once + vectors * (each + first + second + formed)
@@ -135,7 +150,23 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
 
 def eigen_flops(size: Dimensions, wanted: Wanted) -> int:
     """Return the flops of a fit's eigendecompositions, about nine for each entry and column."""
-    return 9 * len(wanted.bases) * (size.outputs**3 + size.inputs**3)
+    whole = 9 * (size.outputs**3 + size.inputs**3)
+    moments = sum(8 * n * _test_columns(k) ** 2 if _sketched((n, k)) else 9 * n**3 for n, k in size.sides)
+    return (moments if "gradient" in wanted.bases else 0) + (whole if "activation" in wanted.bases else 0)
+
+
+def _sketched(side: tuple[int, int]) -> bool:  # (n, kept columns), as in curvature.py
+    return side[0] > EXACT_LIMIT and side[1] < side[0]
+
+
+def _test_columns(kept: int) -> int:
+    return kept + OVERSAMPLING
+
+
+def _moment_size(side: tuple[int, int]) -> int:
+    """Return the numbers that the moment of one side takes: whole, or a sketch with its test matrix."""
+    size, kept = side
+    return 2 * size * min(size, _test_columns(kept)) if _sketched(side) else size**2
 
 
 def _factors(wanted: Wanted) -> bool:

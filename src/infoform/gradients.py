@@ -1,18 +1,26 @@
 """Per-example gradients ∇ (N, G, A) of one layer, and the sums of their products that the curvature is made of.
 
 Where the weight is used once an example (S = 1), ∇ = g aᵀ is never formed: Σ ∇ᵀ∇ = Σ |g|² a aᵀ, Σ ∇² = (g²)ᵀ a².
-Elsewhere ∇ = Σ_s g_s a_sᵀ is formed for as many examples at a time as memory allows.
+Elsewhere ∇ = Σ_s g_s a_sᵀ, and what is cheaper is done: ∇ is formed for as many examples as the processor's cache
+holds, or a product with it is taken through its two factors, Σ_s g_s (a_sᵀ x).
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+FEW = 8  # gradients that are added one by one, without a copy of all their squares
+
 
 class Gradients(ABC):
     """The gradients of some examples; every method returns a sum over them."""
+
+    patches: Tensor | cached_property[Tensor]  # (H, N, S, A): the layer's inputs by group, example and position
+    positions: Tensor | cached_property[Tensor]  # (H, N, S, G / H): the gradients of its outputs
 
     @abstractmethod
     def input_moment(self) -> Tensor:  # (A, A)
@@ -23,16 +31,22 @@ class Gradients(ABC):
         """Return Σ ∇∇ᵀ."""
 
     @abstractmethod
-    def squares(self) -> Tensor:  # (G, A)
-        """Return Σ ∇², element by element."""
+    def input_sketch(self, vectors: Tensor) -> Tensor:  # (A, c) -> (A, c)
+        """Return Σ ∇ᵀ∇ Ω."""
 
     @abstractmethod
-    def project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> "Gradients":  # (A, a), (G, g)
-        """Return U_Gᵀ ∇ U_A as gradients of shape (g, a)."""
+    def gradient_sketch(self, vectors: Tensor) -> Tensor:  # (G, c) -> (G, c)
+        """Return Σ ∇∇ᵀ Ω."""
 
     @abstractmethod
-    def residual_squares(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (G, A)
-        """Return Σ (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)²."""
+    def add_squares(self, total: Tensor) -> None:  # (G, A)
+        """Add Σ ∇², element by element, in place."""
+
+    @abstractmethod
+    def measure(
+        self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:  # (A, a), (G, g), (N,) -> (g, a), (G, A)
+        """Return Σ (U_Gᵀ ∇ U_A)², and, with a weight w for each example, Σ w (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)²."""
 
     @abstractmethod
     def block(self) -> Tensor:  # (G * A, G * A)
@@ -46,71 +60,168 @@ class OuterGradients(Gradients):
     inputs: Tensor  # (N, A)
     outputs: Tensor  # (N, G)
 
+    @cached_property
+    def patches(self) -> Tensor:  # type: ignore[override]
+        return self.inputs[None, :, None]
+
+    @cached_property
+    def positions(self) -> Tensor:  # type: ignore[override]
+        return self.outputs[None, :, None]
+
     def input_moment(self) -> Tensor:
-        return (self.inputs * self.outputs.square().sum(1, keepdim=True)).T @ self.inputs
+        return (self.inputs * self._output_energy).T @ self.inputs
 
     def gradient_moment(self) -> Tensor:
-        return (self.outputs * self.inputs.square().sum(1, keepdim=True)).T @ self.outputs
+        return (self.outputs * self._input_energy).T @ self.outputs
 
-    def squares(self) -> Tensor:
-        return self.outputs.square().T @ self.inputs.square()
+    def input_sketch(self, vectors: Tensor) -> Tensor:
+        return self.inputs.T @ ((self.inputs @ vectors) * self._output_energy)
 
-    def project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> "OuterGradients":
-        return OuterGradients(self.inputs @ input_vectors, self.outputs @ gradient_vectors)
+    def gradient_sketch(self, vectors: Tensor) -> Tensor:
+        return self.outputs.T @ ((self.outputs @ vectors) * self._input_energy)
 
-    def residual_squares(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:
-        a, g = self.inputs, self.outputs
-        a_kept = (a @ input_vectors) @ input_vectors.T
-        g_kept = (g @ gradient_vectors) @ gradient_vectors.T
+    def add_squares(self, total: Tensor) -> None:
+        total.addmm_(self.outputs.square().T, self.inputs.square())
+
+    def measure(
+        self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        a, g = self.inputs @ input_vectors, self.outputs @ gradient_vectors
+        squares = g.square().T @ a.square()
+        if weights is None:
+            return squares, None
+        chosen = weights.nonzero().squeeze(1)
+        length = weights[chosen].sqrt().unsqueeze(1)
+        inputs, outputs = self.inputs[chosen], self.outputs[chosen] * length
+        a_kept, g_kept = a[chosen] @ input_vectors.T, g[chosen] @ gradient_vectors.T * length
         # g aᵀ − ĝ âᵀ = (g − ĝ) aᵀ + ĝ (a − â)ᵀ, squared: no difference of large numbers
-        g_rest, a_rest = g - g_kept, a - a_kept
-        return (
-            g_rest.square().T @ a.square()
-            + 2 * (g_rest * g_kept).T @ (a * a_rest)
-            + g_kept.square().T @ a_rest.square()
-        ).clamp_min(0)
+        g_rest, a_rest = outputs - g_kept, inputs - a_kept
+        residual = g_rest.square().T @ inputs.square()
+        residual.addmm_((g_rest * g_kept).T, inputs * a_rest, alpha=2)
+        residual.addmm_(g_kept.square().T, a_rest.square())
+        return squares, residual.clamp_min_(0)
 
     def block(self) -> Tensor:
         flat = torch.einsum("ng,na->nga", self.outputs, self.inputs).flatten(1)
         return flat.T @ flat
 
+    @cached_property
+    def _input_energy(self) -> Tensor:  # |a|² (N, 1)
+        return self.inputs.square().sum(1, keepdim=True)
+
+    @cached_property
+    def _output_energy(self) -> Tensor:  # |g|² (N, 1)
+        return self.outputs.square().sum(1, keepdim=True)
+
 
 @dataclass(frozen=True)
-class DenseGradients(Gradients):
-    """∇ as it is."""
+class SharedGradients(Gradients):
+    """∇ = Σ_s g_s a_sᵀ: a weight that an example uses at several positions."""
 
-    matrices: Tensor  # (N, G, A)
+    positions: Tensor  # (H, N, S, G / H)
+    unfold: Callable[[], Tensor]  # -> (H, N, S, A): the inputs, copied once for every position that uses them
+    form: Callable[[], Tensor] | None = None  # -> (N, G, A): a way to ∇ without that copy, where there is a better one
+
+    @cached_property
+    def patches(self) -> Tensor:  # type: ignore[override]
+        return self.unfold()
+
+    @cached_property
+    def matrices(self) -> Tensor:  # (N, G, A)
+        if self.form is not None:
+            return self.form()
+        if len(self.positions) == 1:
+            return self.positions[0].mT @ self.patches[0]
+        return torch.einsum("hnsa,hnsg->nhga", self.patches, self.positions).flatten(1, 2)
 
     def input_moment(self) -> Tensor:
         rows = self.matrices.flatten(0, 1)
         return rows.T @ rows
 
     def gradient_moment(self) -> Tensor:
-        return torch.einsum("nga,nha->gh", self.matrices, self.matrices)
+        return _summed(self.matrices, self.matrices.mT)
 
-    def squares(self) -> Tensor:
-        return self.matrices.square().sum(0)
+    def input_sketch(self, vectors: Tensor) -> Tensor:
+        if self._through_factors(vectors.shape[1], dense_width=2 * vectors.shape[1]):
+            a, g = self.patches[0], self.positions[0]
+            inner = g @ (g.mT @ (a @ vectors))  # (N, S, c)
+            return a.flatten(0, 1).T @ inner.flatten(0, 1)
+        rows = self.matrices.flatten(0, 1)
+        return rows.T @ (rows @ vectors)
 
-    def project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> "DenseGradients":
-        return DenseGradients(gradient_vectors.T @ self.matrices @ input_vectors)
+    def gradient_sketch(self, vectors: Tensor) -> Tensor:
+        if self._through_factors(vectors.shape[1], dense_width=2 * vectors.shape[1]):
+            a, g = self.patches[0], self.positions[0]
+            inner = a @ (a.mT @ (g @ vectors))  # (N, S, c)
+            return g.flatten(0, 1).T @ inner.flatten(0, 1)
+        return _summed(self.matrices, self.matrices.mT @ vectors)
 
-    def residual_squares(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:
-        inner = self.project(input_vectors, gradient_vectors).matrices
-        return (self.matrices - gradient_vectors @ inner @ input_vectors.T).square().sum(0)
+    def add_squares(self, total: Tensor) -> None:
+        _add_squares(total, self.matrices)
+
+    def measure(
+        self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        inner = self._project(input_vectors, gradient_vectors)
+        squares = inner.square().sum(0)
+        if weights is None:
+            return squares, None
+        residual = torch.zeros_like(self.matrices[0])
+        chosen = weights.nonzero().squeeze(1).tolist()
+        if len(chosen) > FEW:
+            kept = gradient_vectors @ inner[chosen] @ input_vectors.T
+            rest = (self.matrices[chosen] - kept) * weights[chosen].sqrt()[:, None, None]
+            return squares, rest.square_().sum(0)
+        for index in chosen:  # one at a time: of a large layer the copies are what costs
+            rest = torch.addmm(self.matrices[index], gradient_vectors @ inner[index], input_vectors.T, alpha=-1)
+            residual.addcmul_(rest, rest, value=float(weights[index]))
+        return squares, residual
 
     def block(self) -> Tensor:
         flat = self.matrices.flatten(1)
         return flat.T @ flat
 
+    def _project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (N, g, a)
+        a, g = input_vectors.shape[1], gradient_vectors.shape[1]
+        num_inputs, num_outputs = len(input_vectors), len(gradient_vectors)
+        inputs_first = num_outputs * a * (num_inputs + g)
+        outputs_first = g * num_inputs * (num_outputs + a)
+        work = min(inputs_first, outputs_first) / (num_inputs * num_outputs)
+        if self._through_factors((a * num_inputs + g * num_outputs) / (num_inputs + num_outputs) / 2, dense_width=work):
+            return (self.positions[0] @ gradient_vectors).mT @ (self.patches[0] @ input_vectors)
+        if inputs_first <= outputs_first:
+            return gradient_vectors.T @ (self.matrices @ input_vectors)
+        return (gradient_vectors.T @ self.matrices) @ input_vectors
 
-def form_gradients(inputs: Tensor, outputs: Tensor) -> Gradients:  # (H, N, S, A), (H, N, S, G / H)
-    """Return the gradients of a layer from its inputs and the gradients of its outputs."""
-    if is_outer(inputs):
-        return OuterGradients(inputs[0, :, 0], outputs[0, :, 0])
-    matrices = torch.einsum("hnsa,hnsg->nhga", inputs, outputs)
-    return DenseGradients(matrices.flatten(1, 2))
+    def _through_factors(self, width: float, *, dense_width: float) -> bool:
+        """Whether a product is cheaper with a and g than with ∇, whose forming counts where it is not there yet."""
+        if len(self.positions) > 1:
+            return False
+        _, _, count, outputs = self.positions.shape
+        if self.form is not None and "patches" not in self.__dict__:
+            return False  # the copy that forming avoids
+        inputs = self.patches.shape[-1]
+        forming = 0 if "matrices" in self.__dict__ else count * outputs * inputs
+        return 2 * count * (inputs + outputs) * width < forming + outputs * inputs * dense_width
 
 
-def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A)
+def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their places
     """Whether the weight is used once an example, so that ∇ has rank one."""
     return inputs.shape[0] == 1 and inputs.shape[2] == 1
+
+
+def _add_squares(total: Tensor, matrices: Tensor) -> None:  # (G, A), (N, G, A)
+    if len(matrices) > FEW:
+        total += matrices.square().sum(0)
+        return
+    for matrix in matrices:
+        total.addcmul_(matrix, matrix)
+
+
+def _summed(left: Tensor, right: Tensor) -> Tensor:  # (N, p, q), (N, q, r) -> (p, r)
+    if len(left) > FEW:
+        return (left @ right).sum(0)
+    total = left[0] @ right[0]
+    for one, other in zip(left[1:], right[1:], strict=True):
+        total.addmm_(one, other)
+    return total

@@ -50,7 +50,7 @@ class Laplace:
         support: str = "top",
         correction: str = "scaled",
         damping: str = "factored",
-        basis_size: int | None = None,
+        basis_size: int | str | None = "auto",
         storage: str | None = None,
         prior: str | Prior = "isotropic",
         prior_rank: int = 64,

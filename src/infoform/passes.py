@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
@@ -14,9 +13,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from infoform.batches import Batch, device_of, read_batch
 from infoform.capture import Call, Capture
 from infoform.coverage import Layer
+from infoform.examples import chunk_length, form_gradients
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
-from infoform.statistics import Sums, add_examples, chunk_length
+from infoform.statistics import Sums
 
 
 @dataclass
@@ -31,6 +31,7 @@ class DataPass:
     fisher_samples: int
     seed: int
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
+    index: int = 0  # number of the batch's first example, earlier fits included
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
 
@@ -51,6 +52,7 @@ class DataPass:
                         width = self.likelihood.noise_width(num_outputs)
                         stream = UniformStream(self.seed, (self.fisher_samples, width))
                         stream.take(self.seen)
+                    self.index = self.seen + examples
                     self._backward(outputs, targets, stream.take(size).to(device), sums)
                 except (ValueError, TypeError) as error:
                     raise type(error)(f"in batch {index}: {error}") from error
@@ -110,23 +112,18 @@ class DataPass:
     def _add(self, name: str, calls: list[Call], sums: Sequence[Sums], first: bool) -> None:
         if not sums:
             return
-        layer = self.layers[name]
-        for call in calls:
-            assert call.gradients is not None
-            if not _all_finite(call.gradients) or not _all_finite(call.inputs):
-                what = "gradients" if _all_finite(call.inputs) else "inputs"
-                raise ValueError(
-                    f"the {what} of layer '{name}' must be finite, got NaN or infinity; "
-                    "use a wider dtype, or exclude the layer with layers=."
-                )
-        one = _joined([layer.rule.inputs(call.module, call.inputs[:1]) for call in calls])
-        step = chunk_length(one, layer.shape[0])
-        dtype = torch.promote_types(one.dtype, torch.float32)  # sums of half precision would lose examples
-        for start in range(0, calls[0].inputs.shape[0], step):
-            part = slice(start, start + step)
-            inputs = _joined([layer.rule.inputs(c.module, c.inputs[part]) for c in calls])
-            outputs = _joined([layer.rule.gradients(c.module, _given(c.gradients)[part]) for c in calls])
-            add_examples(sums, inputs.to(dtype), outputs.to(dtype), first=first)
+        layer, count = self.layers[name], calls[0].inputs.shape[0]
+        step = chunk_length(layer, calls)
+        for start in range(0, count, step):
+            gradients = form_gradients(layer, calls, slice(start, start + step))
+            for one in sums:
+                one.add(gradients, index=self.index + start, first=first)
+        if not all(one.is_finite() for one in sums):
+            what = "gradients" if all(_all_finite(call.inputs) for call in calls) else "inputs"
+            raise ValueError(
+                f"the {what} of layer '{name}' must be finite and not overflow, got NaN or infinity; "
+                "use a wider dtype, or exclude the layer with layers=."
+            )
 
     def _first_bad_layer(self) -> str:
         for name, calls in self.capture.calls.items():
@@ -180,12 +177,3 @@ def _all_finite(x: Tensor) -> bool:
         return True
     # a finite sum is proof enough and costs one cheap pass; only an infinite one needs the closer look
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
-
-
-def _joined(parts: list[Tensor]) -> Tensor:  # several calls of a layer are more positions: (H, N, S, ...)
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
-
-
-def _given(gradients: Tensor | None) -> Tensor:
-    assert gradients is not None
-    return gradients

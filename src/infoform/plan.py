@@ -6,7 +6,7 @@ convolutions and tokens, and with them peak and cost, are known from an example 
 After: the rank of every layer, by kept energy for each byte (see budget.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import nn
 from infoform.batches import device_of
 from infoform.budget import bought_at, rank_curve, spend
 from infoform.coverage import Layer
-from infoform.curvature import EVERYTHING, Curvature, Wanted, pack_curvature
+from infoform.curvature import EVERYTHING, Curvature, Wanted, kept_columns, pack_curvature
 from infoform.footprint import (
     Dimensions,
     chunk_bytes,
@@ -44,7 +44,7 @@ def plan(
     rank: Rank | None = None,
     memory: int | str | None = None,
     storage: str | None = None,
-    basis_size: int | None = None,
+    basis_size: int | str | None = "auto",
     layers: Sequence[str] | None = None,
     example: Any = None,
     likelihood_outputs: int | None = None,
@@ -63,7 +63,8 @@ def plan(
     if budget is not None and rank is not None:
         raise ValueError(f"rank and memory exclude each other, got rank={rank!r} and memory={memory!r}; give one.")
     if isinstance(target, Laplace):
-        given = {"storage": storage, "basis_size": basis_size, "layers": layers, "rank": rank}
+        size = None if basis_size == "auto" else basis_size
+        given = {"storage": storage, "basis_size": size, "layers": layers, "rank": rank}
         wrong = [name for name, value in given.items() if value is not None]
         if wrong:
             raise ValueError(f"a Laplace has its own {wrong[0]}, got {wrong[0]}={given[wrong[0]]!r}; leave it out.")
@@ -89,14 +90,25 @@ def plan(
 def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int | None) -> Plan:
     settings = laplace.settings
     kind, options = settings.resolve(None, {})
-    wanted = EVERYTHING if settings.statistics == "all" else STRUCTURES[kind].wanted(options)
-    wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
     seen = None if example is None else probe(laplace.model, example)
-    sizes = {
-        name: _dimensions(layer, settings.basis_size, None if seen is None else seen.uses.get(name))
-        for name, layer in laplace.layers.items()
-    }
-    ranks = _ranks_before(sizes, kind, options, budget)
+
+    def at(rank: Rank | None) -> tuple[Wanted, dict[str, Dimensions]]:
+        given = options if rank is None else options | {"rank": rank}
+        wanted = EVERYTHING if settings.statistics == "all" else STRUCTURES[kind].wanted(given)
+        wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
+        uses = {} if seen is None else seen.uses
+        return wanted, {
+            name: _dimensions(layer, wanted, settings.basis_size, uses.get(name))
+            for name, layer in laplace.layers.items()
+        }
+
+    if budget is None:
+        wanted, sizes = at(None)
+        ranks = {name: _asked_rank(options.get("rank", 1), name, size) for name, size in sizes.items()}
+    else:
+        rank = _rank_within(budget, kind, options, lambda rank: at(rank)[1])
+        wanted, sizes = at(rank)
+        ranks = {name: min(rank, size.pairs) for name, size in sizes.items()}
     blocks = {name: size.weights <= settings.block_limit for name, size in sizes.items()}
     statistics = {name: statistics_bytes(size, wanted, block=blocks[name]) for name, size in sizes.items()}
     rows = tuple(
@@ -115,7 +127,9 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
         called = {name: size for name, size in sizes.items() if size.positions is not None}
         count = outputs or seen.outputs
         vectors = laplace.likelihood.num_vectors(count, settings.fisher, settings.fisher_samples)
-        forward = sum(forward_flops(_dimensions(layer, None, seen.uses[name])) for name, layer in seen.layers.items())
+        forward = sum(
+            forward_flops(_dimensions(layer, wanted, None, seen.uses[name])) for name, layer in seen.layers.items()
+        )
         extra = sum(fit_flops(one, wanted, block=blocks[name], vectors=vectors) for name, one in called.items())
         number = 2 if wanted.bases else 1
         cost = (number * (1 + vectors) * forward + extra) / (3 * forward)
@@ -123,7 +137,7 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
         chunk = max(chunk_bytes(size, examples=seen.examples) for size in called.values())
         working = seen.activations + chunk
         if wanted.bases:
-            working = max(working, max(eigen_bytes(size) + statistics[name][1] for name, size in sizes.items()))
+            working = max(working, max(eigen_bytes(size, wanted) + statistics[name][1] for name, size in sizes.items()))
         peak = max(passes) + working
     notes = []
     if kind == "inf":
@@ -204,39 +218,35 @@ def _after_fit(laplace: Laplace, structure: str | None, budget: int | None, max_
     )
 
 
-def _dimensions(layer: Layer, basis_size: int | None, use: tuple[int, int] | None) -> Dimensions:
+def _dimensions(layer: Layer, wanted: Wanted, basis_size: int | str | None, use: tuple[int, int] | None) -> Dimensions:
     outputs, inputs = layer.shape
-    columns = (outputs, inputs) if basis_size is None else (min(outputs, basis_size), min(inputs, basis_size))
+    columns = kept_columns(outputs, wanted, basis_size), kept_columns(inputs, wanted, basis_size)
     dtype = torch.promote_types(layer.mean.dtype, torch.float32)
     groups, positions = (1, None) if use is None else use
     return Dimensions(outputs, inputs, columns, dtype, positions, groups)
 
 
-def _ranks_before(
-    sizes: Mapping[str, Dimensions], kind: str, options: Mapping[str, Any], budget: int | None
-) -> dict[str, int]:
-    """Return the ranks that are asked for, or the largest one for all whose worst case keeps the budget."""
+def _rank_within(
+    budget: int, kind: str, options: Mapping[str, Any], sizes_at: Callable[[int], Mapping[str, Dimensions]]
+) -> int:
+    """Return the largest rank for all layers whose worst case keeps the budget."""
 
-    def total(ranks: Mapping[str, int]) -> int:
-        return sum(posterior_bytes(size, kind, options, rank=ranks[name]) for name, size in sizes.items())
+    def total(rank: int) -> int:
+        sizes = sizes_at(rank).values()
+        return sum(posterior_bytes(size, kind, options, rank=min(rank, size.pairs)) for size in sizes)
 
-    def same(rank: int) -> dict[str, int]:
-        return {name: min(rank, size.pairs) for name, size in sizes.items()}
-
-    if budget is None:
-        return {name: _asked_rank(options.get("rank", 1), name, size) for name, size in sizes.items()}
-    least = total(same(1))
+    least = total(1)
     if least > budget:
         what = "rank 1 in every layer" if kind == "inf" else f"structure {kind!r}"
         raise ValueError(
             f"memory must be at least {least} bytes ({show_bytes(least)}), which {what} takes, got {budget}; "
             "leave layers out with layers=, or choose another structure."
         )
-    low, high = 1, max(size.pairs for size in sizes.values()) if kind == "inf" else 1
+    low, high = 1, max(size.weights for size in sizes_at(1).values()) if kind == "inf" else 1
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if total(same(middle)) <= budget else (low, middle - 1)
-    return same(low)
+        low, high = (middle, high) if total(middle) <= budget else (low, middle - 1)
+    return low
 
 
 def _asked_rank(rank: Rank, name: str, size: Dimensions) -> int:

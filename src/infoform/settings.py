@@ -27,7 +27,7 @@ class Settings:
     correction: str
     damping: str
     storage: str | None
-    basis_size: int | None
+    basis_size: int | str | None
     fisher: str
     fisher_samples: int
     layers: Sequence[str] | None
@@ -49,7 +49,7 @@ class Settings:
         check_whole("fisher_samples", self.fisher_samples)
         check_whole("block_limit", self.block_limit)
         check_whole("prior_rank", self.prior_rank, least=0)
-        if self.basis_size is not None:
+        if self.basis_size not in (None, "auto"):
             check_whole("basis_size", self.basis_size)
         if isinstance(self.layers, str):
             raise TypeError(

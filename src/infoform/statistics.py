@@ -1,88 +1,132 @@
 """Running sums over examples from which a layer's curvature is made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
-from infoform.gradients import Gradients, form_gradients, is_outer
+from infoform.eigenbasis import leading_vectors
+from infoform.gradients import Gradients
+from infoform.sketch import OVERSAMPLING, nystrom_vectors, random_columns
 
-CHUNK_BYTES = 64 * 2**20  # of patches and per-example gradients held at a time
+EXACT_LIMIT = 128  # inputs or outputs of a layer up to which a second moment is summed whole
+WHOLE_RESIDUAL = 64  # examples whose residual is taken whole; after them one in RESIDUAL_STRIDE stands for its
+RESIDUAL_STRIDE = 8  # neighbours (measured: no loss at one in 16, docs/speed.md)
 
 
 class Sums(ABC):
     """Statistics of one layer, summed over the examples seen so far."""
 
-    needs_gradients: ClassVar[bool]
+    @abstractmethod
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        """Add some examples, the first of which is number `index`; `first` for the first of their Fisher vectors."""
 
     @abstractmethod
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
-        """Add some examples: (H, N, S, A), (H, N, S, G / H); `first` for the first of their Fisher vectors."""
+    def totals(self) -> list[Tensor | None]:
+        """Return what has been summed, matrices each."""
+
+    def is_finite(self) -> bool:
+        """Whether all examples so far were finite: one that is not spoils a whole row or column of every sum."""
+        return all(
+            bool((total[0].sum() + total[:, 0].sum()).isfinite()) for total in self.totals() if total is not None
+        )
 
 
 class InputFactor(Sums):
     """Σ_s a aᵀ: one Kronecker factor, one moment of the activation basis, and what the activation prior knows."""
 
-    needs_gradients: ClassVar[bool] = False
-
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (A, A)
         self.positions = 0
 
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
         if first:  # inputs do not depend on the Fisher vector
-            groups, examples, positions, _ = inputs.shape
-            rows = inputs.flatten(0, 2)
+            groups, examples, positions, _ = gradients.patches.shape
+            rows = gradients.patches.flatten(0, 2)
             self.factor = _added(self.factor, rows.T @ rows / groups)
             self.positions += examples * positions
+
+    def totals(self) -> list[Tensor | None]:
+        return [self.factor]
 
 
 class GradientFactor(Sums):
     """Σ_v,s g gᵀ: the other Kronecker factor, and the other moment of the activation basis."""
 
-    needs_gradients: ClassVar[bool] = False
-
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (G, G)
 
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
-        rows = outputs.permute(1, 2, 0, 3).flatten(2).flatten(0, 1)  # (N * S, G)
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        rows = gradients.positions.permute(1, 2, 0, 3).flatten(2).flatten(0, 1)  # (N * S, G)
         self.factor = _added(self.factor, rows.T @ rows)
 
+    def totals(self) -> list[Tensor | None]:
+        return [self.factor]
 
-class Moments(Sums):
-    """Σ_v ∇ᵀ∇ and Σ_v ∇∇ᵀ: the moments of the gradient basis."""
 
-    needs_gradients: ClassVar[bool] = True
+class Moment(Sums):
+    """Σ_v ∇ᵀ∇ or Σ_v ∇∇ᵀ whole: all of its eigenvectors."""
 
-    def __init__(self) -> None:
-        self.input_moment: Tensor | None = None  # (A, A)
-        self.gradient_moment: Tensor | None = None  # (G, G)
+    def __init__(self, take: Callable[[Gradients], Tensor]) -> None:
+        self._take = take
+        self.moment: Tensor | None = None  # (n, n)
 
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
-        assert gradients is not None
-        self.input_moment = _added(self.input_moment, gradients.input_moment())
-        self.gradient_moment = _added(self.gradient_moment, gradients.gradient_moment())
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        self.moment = _added(self.moment, self._take(gradients))
+
+    def totals(self) -> list[Tensor | None]:
+        return [self.moment]
+
+    def vectors(self, *, columns: int | None, name: str) -> Tensor:  # (n, columns)
+        assert self.moment is not None
+        return leading_vectors(self.moment, columns=columns, name=name)
+
+
+class Sketch(Sums):
+    """Σ_v ∇ᵀ∇ Ω or Σ_v ∇∇ᵀ Ω: the leading eigenvectors of a moment that is too large to be summed whole."""
+
+    def __init__(
+        self, take: Callable[[Gradients, Tensor], Tensor], size: int, *, columns: int, name: str, seed: int
+    ) -> None:
+        self._take = take
+        self._test = random_columns(size, columns=min(size, columns + OVERSAMPLING), name=name, seed=seed)
+        self.sketch: Tensor | None = None  # (n, c)
+
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        self._test = self._test.to(gradients.positions)
+        self.sketch = _added(self.sketch, self._take(gradients, self._test))
+
+    def totals(self) -> list[Tensor | None]:
+        return [self.sketch]
+
+    def vectors(self, *, columns: int | None, name: str) -> Tensor:  # (n, columns)
+        assert self.sketch is not None
+        assert columns is not None
+        return nystrom_vectors(self.sketch, self._test, columns=columns, name=name)
 
 
 class Squares(Sums):
     """Σ_v ∇²: the exact diagonal."""
 
-    needs_gradients: ClassVar[bool] = True
-
-    def __init__(self) -> None:
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._shape = shape
         self.squares: Tensor | None = None  # (G, A)
 
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
-        assert gradients is not None
-        self.squares = _added(self.squares, gradients.squares())
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        if self.squares is None:
+            self.squares = gradients.positions.new_zeros(self._shape)
+        gradients.add_squares(self.squares)
+
+    def totals(self) -> list[Tensor | None]:
+        return [self.squares]
 
 
 class ProjectedSquares(Sums):
-    """Σ_v (U_Gᵀ ∇ U_A)², and, where the basis is truncated, what it leaves out."""
+    """Σ_v (U_Gᵀ ∇ U_A)², and, where the basis is truncated, what it leaves out.
 
-    needs_gradients: ClassVar[bool] = True
+    Of the latter a part of the examples tells enough, and it costs more than all the rest: see `residual_weights`.
+    """
 
     def __init__(self, input_vectors: Tensor, gradient_vectors: Tensor) -> None:
         self.input_vectors = input_vectors  # (A, a)
@@ -91,38 +135,41 @@ class ProjectedSquares(Sums):
         self.residual: Tensor | None = None  # (G, A)
         self._truncated = any(u.shape[0] > u.shape[1] for u in (input_vectors, gradient_vectors))
 
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
-        assert gradients is not None
-        basis = (self.input_vectors, self.gradient_vectors)
-        self.eigenvalues = _added(self.eigenvalues, gradients.project(*basis).squares())
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        weights = None
         if self._truncated:
-            self.residual = _added(self.residual, gradients.residual_squares(*basis))
+            weights = residual_weights(index, gradients.positions.shape[1]).to(gradients.positions)
+            weights = weights if self.residual is None or bool(weights.any()) else None
+        squares, residual = gradients.measure(self.input_vectors, self.gradient_vectors, weights)
+        self.eigenvalues = _added(self.eigenvalues, squares)
+        if residual is not None:
+            self.residual = _added(self.residual, residual)
+
+    def totals(self) -> list[Tensor | None]:
+        return [self.eigenvalues]
 
 
 class Block(Sums):
     """Σ_v vec(∇) vec(∇)ᵀ: the exact information matrix of a small layer."""
 
-    needs_gradients: ClassVar[bool] = True
-
     def __init__(self) -> None:
         self.block: Tensor | None = None  # (G * A, G * A)
 
-    def add(self, inputs: Tensor, outputs: Tensor, gradients: Gradients | None, *, first: bool) -> None:
-        assert gradients is not None
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
         self.block = _added(self.block, gradients.block())
 
-
-def chunk_length(inputs: Tensor, num_outputs: int) -> int:  # one example's (H, 1, S, A)
-    """Return how many examples to take at a time, so that patches and gradients stay within CHUNK_BYTES."""
-    size = inputs.numel() + (0 if is_outer(inputs) else num_outputs * inputs.shape[-1])
-    return max(1, CHUNK_BYTES // (size * inputs.element_size()))
+    def totals(self) -> list[Tensor | None]:
+        return [self.block]
 
 
-def add_examples(sums: Sequence[Sums], inputs: Tensor, outputs: Tensor, *, first: bool) -> None:
-    """Give some examples to every sum, forming their gradients once."""
-    gradients = form_gradients(inputs, outputs) if any(s.needs_gradients for s in sums) else None
-    for one in sums:
-        one.add(inputs, outputs, gradients, first=first)
+def residual_weights(start: int, count: int) -> Tensor:  # (count,)
+    """Return how much the residual of each example counts: those that are left out are made up for by others.
+
+    The weights depend on an example's number alone, so neither the batch size nor an update changes them.
+    """
+    number = torch.arange(start, start + count)
+    weights = (number % RESIDUAL_STRIDE == 0).double() * RESIDUAL_STRIDE
+    return weights.masked_fill_(number < WHOLE_RESIDUAL, 1.0)
 
 
 def _added(total: Tensor | None, more: Tensor) -> Tensor:

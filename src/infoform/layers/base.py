@@ -27,6 +27,15 @@ class LayerRule(ABC):
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, G / H)
         """Return the gradients of the layer's output, in the positions of `inputs`."""
 
+    def forms_gradients(self, module: nn.Module, positions: int) -> bool:
+        """Whether `weight_gradients` is faster than unfolding the inputs and multiplying."""
+        return False
+
+    def weight_gradients(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor:  # -> (N, G, A)
+        """Return ∇ of all examples."""
+        a, b = self.inputs(module, x), self.gradients(module, g)
+        return torch.einsum("hnsa,hnsg->nhga", a, b).flatten(1, 2)
+
     def shape(self, module: nn.Module) -> tuple[int, int]:
         """Return (G, A)."""
         weight = _weight(module)
@@ -49,7 +58,7 @@ class LayerRule(ABC):
 def with_bias_column(x: Tensor, module: nn.Module) -> Tensor:  # (..., A - 1) -> (..., A)
     """Append the constant input of the bias, where the module has one, in a single copy."""
     if module.bias is None:
-        return x.contiguous()
+        return x
     extended = x.new_ones(*x.shape[:-1], x.shape[-1] + 1)
     extended[..., :-1] = x
     return extended

@@ -3,12 +3,14 @@
 from itertools import chain
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from infoform.layers.base import LayerRule, with_bias_column
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+LARGE = 2**24  # multiply-adds of an example's ∇ from which torch's own kernel, called for it alone, is worth the call
 
 
 class ConvolutionRule(LayerRule):
@@ -41,6 +43,31 @@ class ConvolutionRule(LayerRule):
         assert isinstance(module, self.TYPES)
         positions: Tensor = g.flatten(2).unflatten(1, (module.groups, -1))  # (N, H, G / H, S)
         return positions.permute(1, 0, 3, 2)
+
+    def forms_gradients(self, module: nn.Module, positions: int) -> bool:
+        assert isinstance(module, self.TYPES)
+        outputs, inputs = self.shape(module)
+        # with fewer positions than outputs the patches are small beside ∇ itself
+        return positions > outputs // module.groups and positions * outputs * inputs >= LARGE
+
+    def weight_gradients(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor:
+        assert isinstance(module, self.TYPES)
+        outputs, inputs = self.shape(module)
+        x = _pad(module, x)
+        gradients = x.new_empty(len(x), outputs, inputs)
+        weights = gradients if module.bias is None else gradients[..., :-1]
+        dims = len(module.kernel_size)
+        like = module.weight.detach().to(x.dtype)
+        for index, weight in enumerate(weights):
+            one = slice(index, index + 1)
+            found = torch.ops.aten.convolution_backward(
+                g[one], x[one], like, None, module.stride, [0] * dims, module.dilation, False, [0] * dims,
+                module.groups, [False, True, False],
+            )[1]  # fmt: skip
+            weight.copy_(found.flatten(1))
+        if module.bias is not None:
+            gradients[..., -1] = g.flatten(2).sum(2)
+        return gradients
 
 
 def _pad(module: Convolution, x: Tensor) -> Tensor:
