@@ -1,0 +1,102 @@
+"""The pictures of docs/speed.md: fits by network, and how fits grow."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .methods import OURS
+from .networks import Network
+from .results import Row
+from .tables import find, ratio, seconds
+
+OWN, OTHER = "#1f6f8b", "#c9b79c"
+
+
+def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> bool:
+    """Draw the bars of every network, in plain gradient passes; say whether there was anything to draw."""
+    found = {}
+    for name in table:
+        values = {method: ratio(row) for method, row in find(rows, "fits", name).items()}
+        kept = {method: value for method, value in values.items() if value is not None}
+        if kept:
+            found[name] = kept
+    if not found:
+        return False
+    plt = _pyplot()
+    from matplotlib import ticker
+
+    lines = (len(found) + 1) // 2
+    tallest = max(map(len, found.values()))
+    figure, axes = plt.subplots(
+        lines, min(2, len(found)), figsize=(11, 0.8 + lines * (0.6 + 0.24 * tallest)), squeeze=False
+    )
+    for axis in axes.flat[len(found) :]:
+        axis.set_visible(False)
+    for axis, (name, values) in zip(axes.flat, found.items(), strict=False):
+        order = sorted(values, key=lambda method: -values[method])
+        bars = axis.barh(order, [values[one] for one in order], color=[OWN if one in OURS else OTHER for one in order])
+        axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(ticker.NullLocator())
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_title(name, loc="left", fontsize=10)
+        axis.margins(x=0.15)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("plain gradient passes over the same data, up to the posterior", fontsize=9)
+    _save(figure, path)
+    return True
+
+
+def draw_growth(rows: Sequence[Row], path: Path) -> bool:
+    """Draw fit time against examples and against width, both axes logarithmic."""
+    panels = {"examples": "examples (MLP)", "width": "width of a square linear layer"}
+    chosen = {stage: curves(rows, stage) for stage in panels}
+    if not any(chosen.values()):
+        return False
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
+    for axis, (stage, label) in zip(axes, panels.items(), strict=True):
+        for number, (name, points) in enumerate(chosen[stage].items()):
+            style = "--" if name.startswith("eigh") else ":" if name == "plain" else "-"
+            axis.loglog(*zip(*points, strict=True), style, marker="o", markersize=4, label=name, color=f"C{number}")
+        sizes = sorted({x for points in chosen[stage].values() for x, _ in points})
+        axis.set_xticks(sizes, [f"{one:,}" for one in sizes])
+        axis.minorticks_off()
+        axis.set(xlabel=label, ylabel="seconds")
+        axis.spines[["top", "right"]].set_visible(False)
+        if sizes:
+            axis.legend(fontsize=8, frameon=False)
+    _save(figure, path)
+    return True
+
+
+def curves(rows: Sequence[Row], stage: str) -> dict[str, list[tuple[int, float]]]:
+    """Return (size, seconds) of every method of a growth stage, and of the plain pass beside them."""
+    found: dict[str, dict[int, float]] = {}
+    for row in rows:
+        took = seconds(row) if row["stage"] == stage else None
+        if took is None:
+            continue
+        found.setdefault(row["method"], {})[row["size"]] = took
+        if row.get("plain_seconds"):
+            found.setdefault("plain", {})[row["size"]] = sorted(row["plain_seconds"])[len(row["plain_seconds"]) // 2]
+    return {name: sorted(points.items()) for name, points in found.items()}
+
+
+def _pyplot() -> Any:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    _pyplot().close(figure)
