@@ -16,7 +16,8 @@ from dense import assert_close
 from infoform import Laplace, LayerPrior, Prior
 from infoform.posteriors import PRESETS, STRUCTURES
 from infoform.posteriors.rowblocks import RowBlocks, row_covariance
-from infoform.priors import PRIORS, Activation, Isotropic, get_prior, input_spectrum
+from infoform.priors import PRIORS, Activation, Isotropic, get_prior
+from infoform.spectrum import input_spectrum
 from models import MODELS
 
 CASES = ["linear", "linear without bias", "grouped conv", "linear on tokens"]
@@ -96,8 +97,8 @@ def test_a_spectrum_has_the_exact_diagonal_and_the_exact_leading_part(
     factor = inputs.T @ inputs
     found = input_spectrum(factor, rank=rank, name="layer")
     low_rank = (found.vectors * found.values) @ found.vectors.T
-    assert_close(found.diagonal + low_rank.diag(), factor.diag())
-    assert (found.diagonal >= 0).all()
+    assert_close(found.remainder + low_rank.diag(), factor.diag())
+    assert (found.remainder >= 0).all()
     assert len(found.values) == min(rank, size)
     leading = torch.linalg.eigvalsh(factor).flip(0)[:rank]
     torch.testing.assert_close(found.values, leading.clamp_min(0), rtol=1e-9, atol=1e-9 * float(factor.trace()))

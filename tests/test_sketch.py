@@ -10,7 +10,8 @@ import infoform
 from dense import assert_close
 from infoform.curvature import Curvature
 from infoform.eigenbasis import symmetric_eigh
-from infoform.sketch import nystrom_vectors, random_columns
+from infoform.sketch import nystrom, random_columns
+from infoform.statistics import WHOLE_INPUTS, part_weights
 
 SIZE = 40
 
@@ -23,7 +24,7 @@ def moment(values: Tensor) -> Tensor:  # (n,) -> (n, n)
 
 def sketched(matrix: Tensor, *, columns: int, width: int) -> Tensor:
     test = random_columns(len(matrix), columns=width, name="layer", seed=0).to(matrix)
-    return nystrom_vectors(matrix @ test, test, columns=columns, name="layer")
+    return nystrom(matrix @ test, test, columns=columns, name="layer")[1]
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
@@ -61,7 +62,7 @@ def test_random_columns_depend_on_layer_and_seed_alone() -> None:
 def test_an_overflowed_sketch_is_refused() -> None:
     test = random_columns(SIZE, columns=4, name="layer", seed=0)
     with pytest.raises(ValueError, match="'layer' overflow"):
-        nystrom_vectors(test * torch.inf, test, columns=2, name="layer")
+        nystrom(test * torch.inf, test, columns=2, name="layer")
 
 
 MODELS: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -111,3 +112,42 @@ def test_the_batch_size_does_not_change_a_sketch(case: str) -> None:
 
 def leading(curvature: Curvature) -> Tensor:
     return curvature.bases["gradient"].eigenvalues.flatten().sort(descending=True).values[:9]
+
+
+@pytest.mark.parametrize("prior_rank", [0, 5, 64])
+@pytest.mark.parametrize("case", ["linear", "convolution"])
+def test_the_prior_of_a_large_layer_is_that_of_its_whole_input_factor(case: str, prior_rank: int) -> None:
+    """12 examples again: more directions than they span are not there to be lost; fewer are found approximately."""
+    options: dict[str, Any] = {"prior": "activation", "prior_rank": prior_rank}
+    small, whole = fit(case, 12, **options), fit(case, 12, statistics="all", block_limit=1, **options)
+    assert small.curvature["0"].inputs is not None
+    assert small.curvature["0"].input_factor is None
+    found, expected = (one.posterior().layers["0"].prior for one in (small, whole))
+    size = small.curvature["0"].shape[1]
+    like = torch.zeros((), dtype=torch.float64)
+    dense, exact = found.dense(size, like=like), expected.dense(size, like=like)
+    assert_close(dense.diag(), exact.diag())
+    if prior_rank != 5:
+        torch.testing.assert_close(dense, exact, rtol=1e-6, atol=1e-7 * float(exact.max()))
+
+
+def test_more_data_adds_to_a_large_layers_prior() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(150, 3).double()
+    x = torch.randn(40, 150, dtype=torch.float64)
+    laplace = infoform.Laplace(model, "classification", structure="diag", prior="activation", prior_rank=4)
+    laplace.fit([x[:25]], progress=False)
+    before = laplace.curvature[""].inputs
+    laplace.fit([x[25:]], update=True, progress=False)
+    after = laplace.curvature[""].inputs
+    assert before is not None
+    assert after is not None
+    assert torch.equal(after.vectors, before.vectors)
+    weights = part_weights(0, 40, whole=WHOLE_INPUTS)
+    rows = torch.cat([x, torch.ones(40, 1, dtype=torch.float64)], 1)
+    assert_close(after.diagonal, weights @ rows.square() / weights.sum())
+    first = weights[:25] @ (rows[:25] @ before.vectors).square() / weights[:25].sum()
+    # the first part's values are Nyström's, not larger than what is measured along the vectors
+    assert bool((before.values <= first * (1 + 1e-9)).all())
+    second = weights[25:] @ (rows[25:] @ before.vectors).square()
+    assert_close(after.values, (before.values * weights[:25].sum() + second) / weights.sum())

@@ -9,8 +9,9 @@ from torch import Tensor
 from infoform.curvature import Fit, pack_curvature, unpack_curvature
 from infoform.likelihoods import LIKELIHOODS, DataSummary, Likelihood
 from infoform.posteriors import STRUCTURES, LayerPosterior
-from infoform.priors import PRIORS, InputSpectrum, LayerPrior, Prior
+from infoform.priors import PRIORS, LayerPrior, Prior
 from infoform.settings import Settings
+from infoform.spectrum import InputSpectrum
 
 
 @dataclass(frozen=True)

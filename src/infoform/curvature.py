@@ -18,17 +18,21 @@ from infoform.coverage import Layer
 from infoform.eigenbasis import Eigenbasis, leading_vectors
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.passes import DataPass, check_independence, progress_bar
+from infoform.spectrum import InputSpectrum
 from infoform.statistics import (
     EXACT_LIMIT,
+    WHOLE_INPUTS,
+    WHOLE_RESIDUAL,
     Block,
     GradientFactor,
+    InputEnergy,
     InputFactor,
     Moment,
     ProjectedSquares,
     Sketch,
     Squares,
     Sums,
-    residual_weights,
+    part_weights,
 )
 
 BASES = ("gradient", "activation")
@@ -42,6 +46,7 @@ class Curvature:
     shape: tuple[int, int]  # (G, A)
     positions: float | None = None  # E[S]: how often an example uses the weight
     input_factor: Tensor | None = None  # (A, A): E Σ_s a aᵀ, averaged over the groups of a grouped convolution
+    inputs: InputSpectrum | None = None  # of the input factor, where that is not kept whole
     gradient_factor: Tensor | None = None  # (G, G): E Σ_v,s g gᵀ
     diagonal: Tensor | None = None  # f (G, A): E Σ_v ∇²
     bases: Mapping[str, Eigenbasis] = field(default_factory=dict)  # by its name in BASES
@@ -81,6 +86,7 @@ class FitSettings:
     fisher: str = "mc"
     fisher_samples: int = 1
     basis_size: int | str | None = "auto"  # leading columns kept of U_A and of U_G; None for all, or as many as needed
+    prior_rank: int = 64  # eigenpairs of the inputs that the activation prior may use
     block_limit: int = 4096  # weights of the largest layer whose exact block is kept
     seed: int = 0
 
@@ -123,7 +129,7 @@ def fit_curvature(
         if previous is not None:
             statistics = {name: one for name, one in statistics.items() if name in previous.curvature}
             for name, one in statistics.items():
-                one.keep(previous.curvature[name].bases)
+                one.keep(previous.curvature[name])
         summary = data.run(
             {name: statistics[name].first_pass() if name in statistics else [] for name in layers},
             bar(f"pass 1 of {passes}", batches),
@@ -160,8 +166,8 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
     first, second = one.summary, other.summary
     total = first.num_examples + second.num_examples
     share = second.num_examples / total
-    weights = residual_weights(0, total)
-    residual_share = float(weights[first.num_examples :].sum() / weights.sum())
+    residual_share = _part_share(first.num_examples, total, whole=WHOLE_RESIDUAL)
+    inputs_share = _part_share(first.num_examples, total, whole=WHOLE_INPUTS)
 
     def merge(a: Tensor | None, b: Tensor | None, share: float = share) -> Tensor | None:
         return None if a is None or b is None else a * (1 - share) + b * share
@@ -177,11 +183,18 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
             )
             for basis, eigen in a.bases.items()
         }
+        inputs = a.inputs
+        if a.inputs is not None and b.inputs is not None:
+            diagonal = merge(a.inputs.diagonal, b.inputs.diagonal, inputs_share)
+            values = merge(a.inputs.values, b.inputs.values, inputs_share)
+            assert diagonal is not None
+            assert values is not None
+            inputs = InputSpectrum(diagonal, a.inputs.vectors, values)
         positions = None
         if a.positions is not None and b.positions is not None:
             positions = a.positions * (1 - share) + b.positions * share
         whole: dict[str, Any] = {key: merge(getattr(a, key), getattr(b, key)) for key in _WHOLE}
-        merged[name] = replace(a, positions=positions, bases=bases, **whole)
+        merged[name] = replace(a, positions=positions, inputs=inputs, bases=bases, **whole)
     log_likelihood = None
     if first.log_likelihood is not None and second.log_likelihood is not None:
         log_likelihood = first.log_likelihood + second.log_likelihood
@@ -191,7 +204,7 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
 def _no_information(like: Curvature) -> Curvature:
     """Return the curvature of a layer that no gradient came back to."""
     tensors, settings = pack_curvature(like)
-    basis = ("input_vectors", "gradient_vectors")
+    basis = ("input_vectors", "gradient_vectors", "inputs.vectors")
     zeros = {key: value if key.endswith(basis) else torch.zeros_like(value) for key, value in tensors.items()}
     return unpack_curvature(zeros, {**settings, "positions": None if like.positions is None else 0.0})
 
@@ -201,6 +214,8 @@ def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, A
     tensors = {key: getattr(curvature, key) for key in _WHOLE}
     for basis, eigen in curvature.bases.items():
         tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
+    if curvature.inputs is not None:
+        tensors |= {f"inputs.{one.name}": getattr(curvature.inputs, one.name) for one in fields(curvature.inputs)}
     settings = {"name": curvature.name, "shape": list(curvature.shape), "positions": curvature.positions}
     return {key: value for key, value in tensors.items() if value is not None}, settings
 
@@ -212,8 +227,10 @@ def unpack_curvature(tensors: Mapping[str, Tensor], settings: Mapping[str, Any])
         parts = {one.name: tensors.get(f"{basis}.{one.name}") for one in fields(Eigenbasis)}
         if parts["eigenvalues"] is not None:
             bases[basis] = Eigenbasis(**parts)  # type: ignore[arg-type]
+    parts = {one.name: tensors.get(f"inputs.{one.name}") for one in fields(InputSpectrum)}
+    inputs = None if parts["diagonal"] is None else InputSpectrum(**parts)  # type: ignore[arg-type]
     whole: dict[str, Any] = {key: value for key, value in tensors.items() if "." not in key}
-    return Curvature(**{**settings, "shape": tuple(settings["shape"])}, **whole, bases=bases)
+    return Curvature(**{**settings, "shape": tuple(settings["shape"])}, **whole, inputs=inputs, bases=bases)
 
 
 class _Statistics:
@@ -224,7 +241,12 @@ class _Statistics:
         self._wanted = wanted
         self._columns = [kept_columns(size, wanted, settings.basis_size) for size in layer.shape]  # (g, a)
         factors = wanted.factors or "activation" in wanted.bases
-        self._inputs = InputFactor() if wanted.inputs or factors else None
+        size = layer.shape[1]
+        few = wanted.inputs and not factors and size > EXACT_LIMIT
+        self._inputs = InputFactor() if factors or (wanted.inputs and not few) else None
+        self._energy = None
+        if few:
+            self._energy = InputEnergy(size, rank=settings.prior_rank, name=layer.name, seed=settings.seed)
         self._gradients = GradientFactor() if factors else None
         self._moments: list[Moment | Sketch] = []  # of outputs and of inputs
         if "gradient" in wanted.bases:
@@ -243,15 +265,19 @@ class _Statistics:
         self._block = Block() if wanted.block and small else None
         self._projected: dict[str, ProjectedSquares] = {}
 
-    def keep(self, bases: Mapping[str, Eigenbasis]) -> None:
-        """Measure in these bases instead of finding new ones."""
+    def keep(self, before: Curvature) -> None:
+        """Measure along the directions found before instead of finding new ones."""
+        if self._energy is not None and before.inputs is not None:
+            name, kept = self._layer.name, before.inputs.vectors
+            self._energy = InputEnergy(len(kept), rank=kept.shape[1], name=name, seed=0, kept=kept)
         self._moments = []
         self._projected = {
-            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors) for basis, eigen in bases.items()
+            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors)
+            for basis, eigen in before.bases.items()
         }
 
     def first_pass(self) -> Sequence[Sums]:
-        moments = [self._inputs, self._gradients, *self._moments]
+        moments = [self._inputs, self._energy, self._gradients, *self._moments]
         measured = [self._squares, self._block, *self._projected.values()]
         return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
 
@@ -285,7 +311,7 @@ class _Statistics:
         def average(total: Tensor | None, count: float = examples) -> Tensor | None:
             return None if total is None else total.div_(count)
 
-        weight = float(residual_weights(start, examples).sum())
+        weight = float(part_weights(start, examples, whole=WHOLE_RESIDUAL).sum())
 
         bases = {}
         for basis, sums in self._projected.items():
@@ -299,11 +325,17 @@ class _Statistics:
             shape=self._layer.shape,
             positions=None if inputs is None else inputs.positions / examples,
             input_factor=None if inputs is None else average(inputs.factor),
+            inputs=None if self._energy is None else self._energy.spectrum(start, examples),
             gradient_factor=None if gradients is None else average(gradients.factor),
             diagonal=None if self._squares is None else average(self._squares.squares),
             bases=bases,
             block=None if self._block is None else average(self._block.block),
         )
+
+
+def _part_share(first: int, total: int, *, whole: int) -> float:
+    weights = part_weights(0, total, whole=whole)
+    return float(weights[first:].sum() / weights.sum())
 
 
 def _finish(

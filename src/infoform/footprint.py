@@ -14,7 +14,7 @@ from torch import Tensor
 from infoform.curvature import Wanted
 from infoform.examples import CHUNK_BYTES
 from infoform.sketch import OVERSAMPLING
-from infoform.statistics import EXACT_LIMIT, RESIDUAL_STRIDE
+from infoform.statistics import EXACT_LIMIT, STRIDE
 
 Count = TypeVar("Count", int, Tensor)
 
@@ -29,6 +29,7 @@ class Dimensions:
     dtype: torch.dtype  # of the statistics
     positions: int | None = None  # S, over all calls of an example; None where not known
     groups: int = 1  # H
+    input_rank: int = 0  # eigenpairs that the activation prior keeps
 
     @property
     def weights(self) -> int:
@@ -85,6 +86,9 @@ def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[
     """Return the bytes of the running sums in the first and in the second pass (0 where there is none)."""
     item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
     input_factor = inputs**2 if wanted.inputs or wanted.factors else 0
+    if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
+        width = min(inputs, _test_columns(size.input_rank)) if size.input_rank else 0
+        input_factor = inputs * (1 + 2 * width)
     gradient_factor = outputs**2 if wanted.factors else 0
     measured = (size.weights if wanted.diagonal else 0) + (size.weights**2 if wanted.block and block else 0)
     if not wanted.bases:
@@ -124,6 +128,8 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
     assert size.positions is not None
     outputs, inputs, (g, a) = size.outputs, size.inputs, size.columns
     once = 2 * size.groups * size.positions * inputs**2 if _factors(wanted) or wanted.inputs else 0
+    if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
+        once = 2 * size.groups * size.positions * inputs * (1 + 2 * _test_columns(size.input_rank)) // STRIDE
     each = 2 * size.positions * outputs**2 if _factors(wanted) else 0
     if size.outer:
         form, squares = 0, 2 * size.weights
@@ -142,7 +148,7 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
         project = 2 * min(outputs * a * (inputs + g), g * inputs * (outputs + a)) + 2 * size.pairs
         residual = 2 * outputs * g * a + 2 * outputs * a * inputs
     first = moments if "gradient" in wanted.bases else 0
-    second = len(wanted.bases) * (project + (residual // RESIDUAL_STRIDE if size.truncated else 0))
+    second = len(wanted.bases) * (project + (residual // STRIDE if size.truncated else 0))
     second += (squares if wanted.diagonal else 0) + (2 * size.weights**2 if wanted.block and block else 0)
     formed = form * ((first > 0) + (second > 0))  # in each pass that needs it
     return once + vectors * (each + first + second + formed)

@@ -23,10 +23,11 @@ from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, LayerPosterior
 from infoform.predict import How, Predictor, sampling_trouble
 from infoform.prediction import Prediction
-from infoform.priors import InputSpectrum, LayerPrior, Prior, get_prior, input_spectrum
+from infoform.priors import LayerPrior, Prior, get_prior
 from infoform.randomness import isolated
 from infoform.search import OBJECTIVES, Search, Trial, best_trial
 from infoform.settings import Rank, Settings, check_choice, check_whole, layer_rank
+from infoform.spectrum import InputSpectrum, input_spectrum
 from infoform.tune import maximise_evidence
 
 
@@ -428,13 +429,16 @@ class Laplace:
 
     def _input_spectrum(self, name: str, rank: int | None = None) -> InputSpectrum:
         if name not in self._inputs:
-            factor = None if not self._fitted().curvature else self._fitted().curvature[name].input_factor
-            if factor is None:
+            known = self._fitted().curvature.get(name)
+            if known is not None and known.inputs is not None:
+                self._inputs[name] = known.inputs
+            elif known is not None and known.input_factor is not None:
+                self._inputs[name] = input_spectrum(known.input_factor, rank=self.settings.prior_rank, name=name)
+            else:
                 raise ValueError(
                     f"this prior needs the inputs of layer '{name}', which the fit did not collect; "
                     "fit with prior='activation' or statistics='all'."
                 )
-            self._inputs[name] = input_spectrum(factor, rank=self.settings.prior_rank, name=name)
         if rank is None:
             return self._inputs[name]
         check_whole("prior_rank", rank, least=0)

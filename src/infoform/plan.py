@@ -98,7 +98,9 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
         wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
         uses = {} if seen is None else seen.uses
         return wanted, {
-            name: _dimensions(layer, wanted, settings.basis_size, uses.get(name))
+            name: replace(
+                _dimensions(layer, wanted, settings.basis_size, uses.get(name)), input_rank=settings.prior_rank
+            )
             for name, layer in laplace.layers.items()
         }
 

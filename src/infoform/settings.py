@@ -57,7 +57,9 @@ class Settings:
             )
 
     def for_fit(self) -> FitSettings:
-        return FitSettings(self.fisher, self.fisher_samples, self.basis_size, self.block_limit, self.seed)
+        return FitSettings(
+            self.fisher, self.fisher_samples, self.basis_size, self.prior_rank, self.block_limit, self.seed
+        )
 
     def resolve(self, structure: str | None, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the structure behind a name, and the options that it takes: given ones, a preset's, or these."""

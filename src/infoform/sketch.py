@@ -21,13 +21,15 @@ def random_columns(size: int, *, columns: int, name: str, seed: int) -> Tensor: 
     return basis
 
 
-def nystrom_vectors(sketch: Tensor, vectors: Tensor, *, columns: int, name: str) -> Tensor:  # (n, c), (n, c)
-    """Return leading eigenvectors of M from Y = M Ω and Ω; fewer than `columns` where M has a lower rank."""
+def nystrom(
+    sketch: Tensor, vectors: Tensor, *, columns: int, name: str
+) -> tuple[Tensor, Tensor]:  # (n, c), (n, c) -> (k,), (n, k)
+    """Return leading eigenpairs of M from Y = M Ω and Ω; fewer than asked where M has a lower rank."""
     scale = sketch.abs().max().double()
     if not bool(scale.isfinite()):
         raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
     if scale == 0:
-        return vectors[:, :columns].contiguous()
+        return sketch.new_zeros(columns), vectors[:, :columns].contiguous()
     tall, test = sketch.double() / scale, vectors.double()
     core = test.T @ tall
     values, rotation = torch.linalg.eigh(core.add(core.T).div_(2))
@@ -36,4 +38,5 @@ def nystrom_vectors(sketch: Tensor, vectors: Tensor, *, columns: int, name: str)
     squares, turns = torch.linalg.eigh(half.T @ half)
     leading = half @ turns.flip(1)[:, :columns] / squares.flip(0)[:columns].sqrt()
     basis: Tensor = torch.linalg.qr(leading).Q  # which they are already, up to rounding
-    return basis.to(sketch.dtype).contiguous()
+    values = squares.flip(0)[:columns] * scale
+    return values.to(sketch.dtype), basis.to(sketch.dtype).contiguous()

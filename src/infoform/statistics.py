@@ -8,11 +8,13 @@ from torch import Tensor
 
 from infoform.eigenbasis import leading_vectors
 from infoform.gradients import Gradients
-from infoform.sketch import OVERSAMPLING, nystrom_vectors, random_columns
+from infoform.sketch import OVERSAMPLING, nystrom, random_columns
+from infoform.spectrum import InputSpectrum
 
 EXACT_LIMIT = 128  # inputs or outputs of a layer up to which a second moment is summed whole
-WHOLE_RESIDUAL = 64  # examples whose residual is taken whole; after them one in RESIDUAL_STRIDE stands for its
-RESIDUAL_STRIDE = 8  # neighbours (measured: no loss at one in 16, docs/speed.md)
+STRIDE = 8  # where a part of the data tells enough, one example in so many stands for its neighbours,
+WHOLE_RESIDUAL = 64  # after so many that are all taken: for the residual of a truncated basis
+WHOLE_INPUTS = 16  # and for the inputs that the activation prior looks at
 
 
 class Sums(ABC):
@@ -49,6 +51,49 @@ class InputFactor(Sums):
 
     def totals(self) -> list[Tensor | None]:
         return [self.factor]
+
+
+class InputEnergy(Sums):
+    """Σ_s a², and Σ_s a aᵀ along some directions: what the activation prior knows of a large layer's inputs.
+
+    The directions are those of a random Ω, from which leading eigenvectors are found, or given ones that are kept.
+    Inputs vary little from example to example beside gradients, so that a part of the examples tells enough.
+    """
+
+    def __init__(self, size: int, *, rank: int, name: str, seed: int, kept: Tensor | None = None) -> None:
+        self._name, self._rank, self._kept = name, rank, kept
+        width = min(size, rank + OVERSAMPLING) if rank else 0
+        self._columns = random_columns(size, columns=width, name=name, seed=seed) if kept is None else kept
+        self.diagonal: Tensor | None = None  # (A,)
+        self.along: Tensor | None = None  # Σ_s a aᵀ Ω (A, c), or Σ_s (a w)² (p,)
+
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        weights = part_weights(index, gradients.positions.shape[1], whole=WHOLE_INPUTS).to(gradients.positions)
+        if not first or (self.diagonal is not None and not bool(weights.any())):
+            return
+        self._columns = self._columns.to(weights)
+        groups, chosen = len(gradients.patches), weights > 0
+        rows = gradients.patches[:, chosen] * weights[chosen].div(groups).sqrt()[None, :, None, None]
+        rows = rows.flatten(0, 2)
+        self.diagonal = _added(self.diagonal, rows.square().sum(0))
+        inner = rows @ self._columns
+        self.along = _added(self.along, rows.T @ inner if self._kept is None else inner.square().sum(0))
+
+    def totals(self) -> list[Tensor | None]:
+        return [None if self.diagonal is None else self.diagonal.unsqueeze(0)]
+
+    def spectrum(self, start: int, examples: int) -> InputSpectrum | None:
+        """Return the averages over all examples, from number `start` on."""
+        if self.diagonal is None or self.along is None:
+            return None
+        count = max(1.0, float(part_weights(start, examples, whole=WHOLE_INPUTS).sum()))
+        diagonal, along = self.diagonal / count, self.along / count
+        if self._kept is not None:
+            return InputSpectrum(diagonal, self._kept, along)
+        if self._rank == 0:
+            return InputSpectrum(diagonal, along, along.new_zeros(0))
+        values, vectors = nystrom(along, self._columns, columns=self._rank, name=self._name)
+        return InputSpectrum(diagonal, vectors, values)
 
 
 class GradientFactor(Sums):
@@ -103,7 +148,7 @@ class Sketch(Sums):
     def vectors(self, *, columns: int | None, name: str) -> Tensor:  # (n, columns)
         assert self.sketch is not None
         assert columns is not None
-        return nystrom_vectors(self.sketch, self._test, columns=columns, name=name)
+        return nystrom(self.sketch, self._test, columns=columns, name=name)[1]
 
 
 class Squares(Sums):
@@ -125,7 +170,7 @@ class Squares(Sums):
 class ProjectedSquares(Sums):
     """Σ_v (U_Gᵀ ∇ U_A)², and, where the basis is truncated, what it leaves out.
 
-    Of the latter a part of the examples tells enough, and it costs more than all the rest: see `residual_weights`.
+    Of the latter a part of the examples tells enough, and it costs more than all the rest: see `part_weights`.
     """
 
     def __init__(self, input_vectors: Tensor, gradient_vectors: Tensor) -> None:
@@ -138,7 +183,7 @@ class ProjectedSquares(Sums):
     def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
         weights = None
         if self._truncated:
-            weights = residual_weights(index, gradients.positions.shape[1]).to(gradients.positions)
+            weights = part_weights(index, gradients.positions.shape[1], whole=WHOLE_RESIDUAL).to(gradients.positions)
             weights = weights if self.residual is None or bool(weights.any()) else None
         squares, residual = gradients.measure(self.input_vectors, self.gradient_vectors, weights)
         self.eigenvalues = _added(self.eigenvalues, squares)
@@ -162,14 +207,14 @@ class Block(Sums):
         return [self.block]
 
 
-def residual_weights(start: int, count: int) -> Tensor:  # (count,)
-    """Return how much the residual of each example counts: those that are left out are made up for by others.
+def part_weights(start: int, count: int, *, whole: int) -> Tensor:  # (count,)
+    """Return how much each example counts where a part of them is enough: those left out are made up for by others.
 
     The weights depend on an example's number alone, so neither the batch size nor an update changes them.
     """
     number = torch.arange(start, start + count)
-    weights = (number % RESIDUAL_STRIDE == 0).double() * RESIDUAL_STRIDE
-    return weights.masked_fill_(number < WHOLE_RESIDUAL, 1.0)
+    weights = (number % STRIDE == 0).double() * STRIDE
+    return weights.masked_fill_(number < whole, 1.0)
 
 
 def _added(total: Tensor | None, more: Tensor) -> Tensor:

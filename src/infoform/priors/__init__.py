@@ -1,7 +1,7 @@
 """Priors: to add one, write a file with a `Prior` and a line in `PRIORS`."""
 
 from infoform.priors.activation import Activation
-from infoform.priors.base import InputSpectrum, LayerPrior, Prior, input_spectrum
+from infoform.priors.base import LayerPrior, Prior
 from infoform.priors.isotropic import Isotropic
 
 PRIORS: dict[str, type[Prior]] = {
@@ -19,4 +19,4 @@ def get_prior(prior: str | Prior) -> Prior:
     return PRIORS[prior]()
 
 
-__all__ = ["PRIORS", "Activation", "InputSpectrum", "Isotropic", "LayerPrior", "Prior", "get_prior", "input_spectrum"]
+__all__ = ["PRIORS", "Activation", "Isotropic", "LayerPrior", "Prior", "get_prior"]

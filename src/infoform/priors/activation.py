@@ -12,8 +12,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from infoform.priors.base import InputSpectrum, LayerPrior, Prior
+from infoform.priors.base import LayerPrior, Prior
 from infoform.priors.precision import check_precision, layer_precision
+from infoform.spectrum import InputSpectrum
 
 
 class Activation(Prior):
@@ -32,7 +33,7 @@ class Activation(Prior):
         assert inputs is not None
         precision = layer_precision(self.precision, name)
         epsilon = self.strength * math.sqrt(num_data * precision)
-        diagonal = precision + epsilon * inputs.diagonal
+        diagonal = precision + epsilon * inputs.remainder
         if len(inputs.values) == 0:
             return LayerPrior(diagonal)
         return LayerPrior(diagonal, inputs.vectors, epsilon * inputs.values)

@@ -7,35 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from infoform.eigenbasis import symmetric_eigh
-
-
-@dataclass(frozen=True, eq=False)
-class InputSpectrum:
-    """What a prior may know of a layer's inputs: A = E Σ_s a aᵀ ≈ diag(diagonal) + W diag(values) Wᵀ.
-
-    W are leading eigenvectors of A; the diagonal of A is exact.
-    """
-
-    diagonal: Tensor  # (A,)
-    vectors: Tensor  # W (A, p)
-    values: Tensor  # (p,)
-
-    def leading(self, rank: int) -> "InputSpectrum":
-        """Keep fewer eigenpairs; the diagonal of A stays exact."""
-        dropped = self.vectors[:, rank:].square() @ self.values[rank:]
-        return InputSpectrum(self.diagonal + dropped, self.vectors[:, :rank].contiguous(), self.values[:rank])
-
-
-def input_spectrum(input_factor: Tensor, *, rank: int, name: str) -> InputSpectrum:  # (A, A)
-    """Keep the diagonal and the leading eigenpairs of a layer's input factor."""
-    exact = input_factor.diagonal().clone()
-    if rank == 0:
-        return InputSpectrum(exact, input_factor.new_zeros(len(exact), 0), input_factor.new_zeros(0))
-    values, vectors = symmetric_eigh(input_factor, name=name)
-    values, vectors = values[:rank].clone(), vectors[:, :rank].contiguous()
-    # what the other eigenpairs add to the diagonal: not negative but for rounding
-    return InputSpectrum((exact - vectors.square() @ values).clamp_min(0), vectors, values)
+from infoform.spectrum import InputSpectrum
 
 
 @dataclass(frozen=True, eq=False)
