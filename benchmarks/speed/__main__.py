@@ -22,7 +22,7 @@ ALL = METHODS | PEERS
 
 def main() -> None:
     asked = read_arguments()
-    limits = Limits(asked.memory, asked.seconds)
+    limits = Limits(asked.memory, asked.seconds, asked.enough)
     table = networks(asked.quick, asked.examples)
     if asked.peak_of is not None:
         method = PLAIN if asked.peak_of == "plain" else ALL[asked.peak_of]
@@ -47,9 +47,7 @@ def fits(asked: argparse.Namespace, limits: Limits, results: Results) -> None:
         repeats = asked.repeats or network.repeats
         about = {"examples": network.examples, "batch": network.batch}
         for method, timed in interleave(methods, model, batches, repeats=repeats, limits=limits, say=_saying(name)):
-            unfinished = timed.failed is None and len(timed.plain) < repeats
-            row = about | timed.row() | ({"unfinished": True} if unfinished else {})
-            results.add("fits", name, method, None, row)
+            results.add("fits", name, method, None, about | timed.row())
 
 
 def peaks(asked: argparse.Namespace, limits: Limits, results: Results) -> None:
@@ -126,6 +124,7 @@ def read_arguments() -> argparse.Namespace:
     add("--examples", type=int, help="another number of examples, for every network")
     add("--memory", type=float, default=12.0, help="gigabytes at which a method is given up (12)")
     add("--seconds", type=float, default=3600.0, help="seconds after which a run is given up (3600)")
+    add("--enough", type=float, default=600.0, help="seconds of a method's runs after which it is not repeated (600)")
     add("--quick", action="store_true", help="tiny networks in place of all, into out/speed")
     add("--missing", action="store_true", help="measure only what the results do not hold yet")
     add("--page", action="store_true", help="write the page from the results and run nothing")

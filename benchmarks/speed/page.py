@@ -23,10 +23,11 @@ Made by `python -m benchmarks.speed --page` from `benchmarks/results/speed.json`
 
 The unit is a **plain gradient pass**: forward and backward of the mean cross-entropy, for all weights, over the same
 data in the same batches. One process measures everything; a plain pass comes before every run of every method, rounds
-go over all methods, and a ratio is the median time of a method over the median of its own plain passes. Curvature is
-the Fisher with one Monte Carlo sample an example, for linear and convolutional layers, which all libraries cover;
-normalisation layers, and attention's projections inside torch's own encoder, are held fixed, though the plain pass
-computes their gradients too. Data are random but smooth, and loaded beforehand.
+go over all methods (but a method that has taken ten minutes is not repeated), and a ratio is the median time of a
+method over the median of its own plain passes. Curvature is the Fisher with one Monte Carlo sample an example, for
+linear and convolutional layers, which all libraries cover; normalisation layers, and attention's projections inside
+torch's own encoder, are held fixed, though the plain pass computes their gradients too. Data are random but smooth, and
+loaded beforehand.
 
 **Fit** is up to the posterior, eigendecompositions included; for curvlinops and nngeometry, which have no posterior, it
 is up to the Kronecker factors (KFAC) or the eigenbasis and its eigenvalues (EKFAC). **With a sample** adds the first

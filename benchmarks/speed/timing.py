@@ -23,10 +23,11 @@ GIGABYTE = 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run is given up."""
+    """When a run is given up, and when it is not repeated."""
 
     memory: float = 12.0  # gigabytes of the whole process
     seconds: float = 3600.0
+    enough: float = 600.0  # seconds of all its runs: such long ones need fewer repeats
 
 
 @dataclass
@@ -36,9 +37,12 @@ class Timed:
     parts: dict[str, list[float]] = field(default_factory=dict)
     plain: list[float] = field(default_factory=list)
     failed: str | None = None
+    finished: bool = False
 
     def row(self) -> dict[str, Any]:
         row: dict[str, Any] = {"plain_seconds": self.plain, "seconds": self.parts}
+        if not self.finished:
+            row["unfinished"] = True
         return row if self.failed is None else row | {"failed": self.failed}
 
 
@@ -93,7 +97,7 @@ def interleave(
     for number in range(repeats):
         for name, method in methods.items():
             one = timed[name]
-            if one.failed is not None:
+            if one.finished:
                 continue
             try:
                 if number == 0:
@@ -105,7 +109,9 @@ def interleave(
                         one.parts.setdefault(part, []).append(seconds)
             except Exception as error:  # whatever a peer may raise: the others go on
                 one.failed = short(error)
-            total = sum(values[-1] for values in one.parts.values()) if one.parts else 0.0
+            total = sum(values[-1] for values in one.parts.values())
+            spent = sum(map(sum, one.parts.values()))
+            one.finished = one.failed is not None or number == repeats - 1 or spent > limits.enough
             done = f"{total:.2f} s, plain {one.plain[-1]:.2f} s" if one.failed is None else f"failed: {one.failed}"
             say(f"{name}, {number + 1} of {repeats}: {done}")
             yield name, one
