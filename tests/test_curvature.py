@@ -420,3 +420,35 @@ def test_a_residual_of_many_examples_is_the_weighted_average() -> None:
         torch.testing.assert_close(
             eigen.residual, weighted * 150 / weights.sum(), rtol=1e-9, atol=1e-12 * float(weighted.max())
         )
+
+
+@pytest.mark.parametrize("case", ["linear", "conv2d"])
+def test_a_basis_may_be_found_from_a_part_of_the_batches(case: str) -> None:
+    model, x = MODELS[case].model(), MODELS[case].inputs(12)
+    options: dict[str, Any] = {"statistics": "needed", "fisher": "exact"}
+    found = fit_curvature(model, list(x.split(3)), basis_data=0.5, **options)
+    part = fit_curvature(model, [x[:3], x[6:9]], **options)
+    vectors = exact_vectors(LIKELIHOODS["classification"](), read_logits(model(x)).detach())
+    for name, one in found.items():
+        basis, other = one.bases["gradient"], part[name].bases["gradient"]
+        assert_close(basis.input_vectors.abs(), other.input_vectors.abs(), rtol=1e-6)
+        reference = make_reference(model, name, x, vectors)
+        assert_close(one.diagonal, reference.diagonal)
+        assert_close(basis.eigenvalues, reference.eigenvalues(basis.input_vectors, basis.gradient_vectors))
+
+
+def test_sampled_labels_are_the_same_where_the_basis_sees_a_part() -> None:
+    model, x = MODELS["linear"].model(), MODELS["linear"].inputs(12)
+    options: dict[str, Any] = {"statistics": "needed", "structure": "inf"}
+    one, other = (fit_curvature(model, list(x.split(3)), basis_data=share, **options) for share in (0.5, 1.0))
+    for name in one:
+        expected = other[name].diagonal
+        assert expected is not None
+        assert_close(one[name].diagonal, expected)
+
+
+@pytest.mark.parametrize("options", [{"structure": "inf-paper"}, {"statistics": "all"}])
+def test_a_part_of_the_data_is_refused_where_factors_are_collected(options: dict[str, Any]) -> None:
+    case = MODELS["linear"]
+    with pytest.raises(ValueError, match=r"basis_data below 1 is for gradient bases alone, got 0\.5"):
+        fit_curvature(case.model(), [case.inputs()], **{"statistics": "needed", **options}, basis_data=0.5)

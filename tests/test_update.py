@@ -333,3 +333,43 @@ def test_merging_does_not_depend_on_the_order() -> None:
         block = back.curvature[name].block
         assert block is not None
         assert_close(curvature.block, block)
+
+
+class Gate(nn.Module):
+    """A second branch that only inputs with a positive first entry take: a batch may leave it untouched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.first(x)
+        return out + self.second(x).tanh() if bool((x[:, 0] > 0).all()) else out
+
+
+@pytest.mark.parametrize("basis_size", [None, 2])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_layer_that_only_more_data_reach_is_as_if_fitted_on_both(structure: str, basis_size: int | None) -> None:
+    torch.manual_seed(0)
+    model = Gate().double()
+    x = torch.randn(12, 4, dtype=torch.float64)
+    first, second = x[x[:, 0] <= 0], x[x[:, 0] > 0]
+    options: dict[str, Any] = {"structure": structure, "fisher": "exact", "basis_size": basis_size, "rank": 4}
+    parts = infoform.Laplace(model, "classification", **options).fit([first], progress=False)
+    assert not parts.coverage()[2].covered
+    parts.fit([second], update=True, progress=False)
+    whole = infoform.Laplace(model, "classification", **options).fit([first, second], progress=False)
+    assert all(row.covered for row in parts.coverage())
+    found, expected = parts.posterior().layers["second"], whole.posterior().layers["second"]
+    assert_close(found.diagonal(), expected.diagonal())
+    assert_close(found.log_det(), expected.log_det())
+    if structure != "inf":  # whose scales are rounded to steps
+        assert_close(found.dense(), expected.dense())
+
+
+def test_a_new_layer_with_a_basis_needs_data_that_can_be_read_twice() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 4, dtype=torch.float64)
+    laplace = infoform.Laplace(Gate().double(), "classification").fit([x[x[:, 0] <= 0]], progress=False)
+    with pytest.raises(ValueError, match=r"'second' is reached for the first time .* pass list\(loader\)"):
+        laplace.fit(iter([x[x[:, 0] > 0]]), update=True, progress=False)

@@ -85,6 +85,7 @@ class FitSettings:
 
     fisher: str = "mc"
     fisher_samples: int = 1
+    basis_data: float = 1.0  # share of the batches that bases are found from
     basis_size: int | str | None = "auto"  # leading columns kept of U_A and of U_G; None for all, or as many as needed
     prior_rank: int = 64  # eigenpairs of the inputs that the activation prior may use
     block_limit: int = 4096  # weights of the largest layer whose exact block is kept
@@ -113,6 +114,11 @@ def fit_curvature(
 ) -> Fit:
     """Collect the wanted statistics of all layers, alone or added to a previous fit in the bases of that."""
     check_independence(model)
+    if settings.basis_data < 1 and (wanted.factors or "activation" in wanted.bases):
+        raise ValueError(
+            f"basis_data below 1 is for gradient bases alone, got {settings.basis_data} for a fit that also collects "
+            "Kronecker factors; leave it out, or use structure='inf' or 'efb' with statistics='needed'."
+        )
     seen = 0 if previous is None else previous.summary.num_examples
     passes = 2 if wanted.bases and previous is None else 1
     if passes > 1 and isinstance(loader, Iterator):  # asking iter() would start workers and draw a seed
@@ -126,13 +132,13 @@ def fit_curvature(
             capture, loader, likelihood, layers, settings.fisher, settings.fisher_samples, settings.seed, seen
         )
         statistics = {name: _Statistics(layer, wanted, settings) for name, layer in layers.items()}
-        if previous is not None:
-            statistics = {name: one for name, one in statistics.items() if name in previous.curvature}
-            for name, one in statistics.items():
-                one.keep(previous.curvature[name])
+        for name, before in {} if previous is None else previous.curvature.items():
+            statistics[name].keep(before)
+        part = settings.basis_data if passes > 1 else 1.0
         summary = data.run(
-            {name: statistics[name].first_pass() if name in statistics else [] for name in layers},
+            {name: one.first_pass(part < 1) for name, one in statistics.items()},
             bar(f"pass 1 of {passes}", batches),
+            share=part,
         )
         unreached = {name: _why_unreached(name in data.called) for name in layers if name not in data.reached}
         if len(unreached) == len(layers):
@@ -140,25 +146,34 @@ def fit_curvature(
                 "a gradient must reach at least one layer, and none did "
                 f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
             )
-        if previous is not None:
-            return merge_fits(previous, Fit(_finish(statistics, data.reached, summary, start=seen), summary, unreached))
-        for name in unreached:
-            del statistics[name]
-        if passes > 1:
-            tick = bar("eigenvectors", len(statistics))
-            for one in statistics.values():
+        # layers that an earlier fit did not reach get their bases from the data that does
+        fresh = {
+            name: one
+            for name, one in statistics.items()
+            if name in data.reached and (previous is None or name not in previous.curvature)
+        }
+        if wanted.bases and fresh:
+            if isinstance(loader, Iterator):
+                raise ValueError(
+                    f"layer '{next(iter(fresh))}' is reached for the first time and needs a second pass, and the "
+                    "loader is an iterator; pass list(loader)."
+                )
+            tick = bar("eigenvectors", len(fresh))
+            for one in fresh.values():
                 one.decompose()
                 tick(1)
             again = data.run(
-                {name: statistics[name].second_pass() if name in statistics else [] for name in layers},
-                bar(f"pass 2 of {passes}", batches),
+                {name: one.second_pass(part < 1) if name in fresh else [] for name, one in statistics.items()},
+                bar("pass 2 of 2", batches),
             )
-            if again.num_examples != summary.num_examples:
+            if part == 1 and again.num_examples != summary.num_examples:
                 raise ValueError(
                     f"the loader must give the same data in both passes, got {summary.num_examples} examples, then "
                     f"{again.num_examples}; pass a DataLoader or a list."
                 )
-    return Fit(_finish(statistics, data.reached, summary), summary, unreached)
+            summary = again
+    fit = Fit(_finish(statistics, data.reached, summary, start=seen), summary, unreached)
+    return fit if previous is None else merge_fits(previous, fit)
 
 
 def merge_fits(one: Fit, other: Fit) -> Fit:
@@ -173,7 +188,8 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
         return None if a is None or b is None else a * (1 - share) + b * share
 
     merged = {}
-    for name, a in one.curvature.items():
+    for name in [*one.curvature, *(name for name in other.curvature if name not in one.curvature)]:
+        a = one.curvature[name] if name in one.curvature else _no_information(other.curvature[name])
         b = other.curvature[name] if name in other.curvature else _no_information(a)
         bases = {
             basis: replace(
@@ -198,7 +214,8 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
     log_likelihood = None
     if first.log_likelihood is not None and second.log_likelihood is not None:
         log_likelihood = first.log_likelihood + second.log_likelihood
-    return Fit(merged, DataSummary(total, first.num_outputs, log_likelihood), one.unreached)
+    unreached = {name: why for name, why in one.unreached.items() if name not in merged}
+    return Fit(merged, DataSummary(total, first.num_outputs, log_likelihood), unreached)
 
 
 def _no_information(like: Curvature) -> Curvature:
@@ -276,7 +293,10 @@ class _Statistics:
             for basis, eigen in before.bases.items()
         }
 
-    def first_pass(self) -> Sequence[Sums]:
+    def first_pass(self, part: bool) -> Sequence[Sums]:
+        """Return what the first pass sums; of a part of the data, what the bases need alone."""
+        if part:
+            return self._moments
         moments = [self._inputs, self._energy, self._gradients, *self._moments]
         measured = [self._squares, self._block, *self._projected.values()]
         return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
@@ -302,8 +322,10 @@ class _Statistics:
             self._gradients = None
             self._inputs = self._inputs if self._wanted.inputs else None
 
-    def second_pass(self) -> Sequence[Sums]:
-        return _given([self._squares, self._block, *self._projected.values()])
+    def second_pass(self, all_of_it: bool) -> Sequence[Sums]:
+        """Return what the second pass sums; also the rest of the first, where that saw a part of the data."""
+        rest = [self._inputs, self._energy] if all_of_it else []
+        return _given([*rest, self._squares, self._block, *self._projected.values()])
 
     def finish(self, examples: int, start: int) -> Curvature:
         """Return the averages over the examples from number `start` on."""

@@ -79,7 +79,8 @@ def inf_bytes(size: Dimensions, options: Mapping[str, Any], *, pairs: Count, row
     if options["correction"] == "scaled":
         fixed += size.weights + 2 * torch.float64.itemsize  # codes of S² and their scale
     index = 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
-    return fixed + item * (size.outputs * rows + size.inputs * columns) + pairs * (item + 2 * index)
+    vectors = (size.outputs * rows + size.inputs * columns) * (options["storage"] or size.dtype).itemsize
+    return fixed + vectors + pairs * (item + 2 * index)
 
 
 def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """One pass over the data: batches through the model, gradients of every layer into its sums."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.batches import Batch, device_of, read_batch
+from infoform.batches import Batch, batch_size, device_of, read_batch
 from infoform.capture import Call, Capture
 from infoform.coverage import Layer
 from infoform.examples import chunk_length, form_gradients
@@ -35,14 +36,22 @@ class DataPass:
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
 
-    def run(self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None]) -> DataSummary:
-        """Read all data once, add it to the sums, and return what is known of it."""
+    def run(
+        self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0
+    ) -> DataSummary:
+        """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it."""
         device = device_of(self.capture.model)
         examples, num_outputs, log_likelihood = 0, 0, 0.0
         stream, labelled = None, True
         with isolated(self.seed, loader=self.loader):
             for index, raw in enumerate(self.loader):
                 batch = read_batch(raw, device)
+                if math.ceil((index + 1) * share) == math.ceil(index * share):
+                    examples += batch_size(batch)
+                    if stream is not None:
+                        stream.take(batch_size(batch))  # both passes see the same sampled labels
+                    tick(0)
+                    continue
                 try:
                     outputs, targets = self._forward(batch)
                     size, num_outputs = outputs.shape

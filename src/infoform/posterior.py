@@ -1,5 +1,6 @@
 """The posterior over all layers: one `LayerPosterior` each, independent of each other."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from infoform.posteriors import LayerPosterior
+from infoform.randomness import normal
 
 
 @dataclass(frozen=True)
@@ -26,4 +28,13 @@ class Posterior:
 
     def sample(self, count: int, *, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Draw deviations from the trained weights, (count, G, A) a layer."""
-        return {name: layer.sample(count, generator=generator) for name, layer in self.layers.items()}
+        sizes = {name: count * math.prod(layer.noise_shape) for name, layer in self.layers.items()}
+        dtypes = {layer.dtype for layer in self.layers.values()}
+        if len(dtypes) != 1:
+            return {name: layer.sample(count, generator=generator) for name, layer in self.layers.items()}
+        # in one draw: small layers alone would not keep all threads busy
+        noise = normal((sum(sizes.values()),), generator=generator, dtype=dtypes.pop()).split(list(sizes.values()))
+        return {
+            name: layer.transform(part.view(count, *layer.noise_shape).to(layer.device))
+            for (name, layer), part in zip(self.layers.items(), noise, strict=True)
+        }

@@ -28,6 +28,7 @@ class Settings:
     damping: str
     storage: str | None
     basis_size: int | str | None
+    basis_data: float
     fisher: str
     fisher_samples: int
     layers: Sequence[str] | None
@@ -51,6 +52,8 @@ class Settings:
         check_whole("prior_rank", self.prior_rank, least=0)
         if self.basis_size not in (None, "auto"):
             check_whole("basis_size", self.basis_size)
+        if not 0 < self.basis_data <= 1:
+            raise ValueError(f"basis_data must be a share of the data, above 0 and at most 1, got {self.basis_data}.")
         if isinstance(self.layers, str):
             raise TypeError(
                 f"layers must be a list of layer names, got the string {self.layers!r}; write layers=[{self.layers!r}]."
@@ -58,7 +61,13 @@ class Settings:
 
     def for_fit(self) -> FitSettings:
         return FitSettings(
-            self.fisher, self.fisher_samples, self.basis_size, self.prior_rank, self.block_limit, self.seed
+            self.fisher,
+            self.fisher_samples,
+            self.basis_data,
+            self.basis_size,
+            self.prior_rank,
+            self.block_limit,
+            self.seed,
         )
 
     def resolve(self, structure: str | None, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -89,15 +89,16 @@ class Inf(LayerPosterior):
         rows, columns = select_pairs(eigen.eigenvalues, rank=rank, support=support)
         used_rows, rows_kept = rows.unique(return_inverse=True)
         used_columns, columns_kept = columns.unique(return_inverse=True)
-        gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous()
-        input_vectors = eigen.input_vectors[:, used_columns].contiguous()
+        storage = storage or exact.dtype
+        # rounded first, so that all that follows is exact for what is stored
+        gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous().to(storage)
+        input_vectors = eigen.input_vectors[:, used_columns].contiguous().to(storage)
         eigenvalues = gather_pairs(eigen.eigenvalues, rows, columns)
         kept = scatter_pairs(eigenvalues, rows_kept, columns_kept, (len(used_rows), len(used_columns)))
-        q_kept = expanded_diagonal(input_vectors, gradient_vectors, kept)  # (G, A)
+        q_kept = expanded_diagonal(input_vectors.to(exact), gradient_vectors.to(exact), kept)  # (G, A)
         small = max(len(used_rows), len(used_columns)) < 2**15
         pairs = torch.stack([rows_kept, columns_kept]).to(torch.int16 if small else torch.int32)
         low_rank = (input_vectors, gradient_vectors, eigenvalues, pairs)
-        storage = storage or exact.dtype
         if correction == "additive":
             remainder = exact - q_kept
             rounding = torch.finfo(exact.dtype).eps * float(q_kept.max())  # of eigenvectors at a unit without gradient
@@ -127,7 +128,7 @@ class Inf(LayerPosterior):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.input_vectors.dtype
+        return self.eigenvalues.dtype
 
     @property
     def device(self) -> torch.device:
@@ -142,6 +143,14 @@ class Inf(LayerPosterior):
         if not self.clipped:
             return ""
         return f"additive correction clipped at 0 for {self.clipped / self.information.numel():.0%} of its weights"
+
+    @cached_property
+    def _input_vectors(self) -> Tensor:  # (A, a)
+        return self.input_vectors.to(self.dtype)
+
+    @cached_property
+    def _gradient_vectors(self) -> Tensor:  # (G, g)
+        return self.gradient_vectors.to(self.dtype)
 
     @cached_property
     def scale(self) -> Tensor | None:  # S (G, A); None for 1
@@ -161,8 +170,12 @@ class Inf(LayerPosterior):
         vectors, grown, _ = self._spectrum
         half = grown * (grown + 1)  # 1 / half = (1 − (1+k)^(-1/2)) / k, written so that nothing cancels as k goes to 0
         if self.prior.rank == 0:  # the same as below, in fewer passes over memory
-            inner = self._gather(self._whitened * noise) @ vectors / half @ vectors.T
-            return torch.addcmul(noise, self._whitened, self._scatter(inner), value=-1).mul_(self._rows.root)
+            scratch = (
+                self._whitened * noise
+            )  # and all that follows in the same memory: fresh pages cost more than numbers
+            inner = self._gather(scratch) @ vectors / half @ vectors.T
+            expanded = self._scatter(inner, out=scratch)
+            return torch.addcmul(noise, self._whitened, expanded, value=-1, out=expanded).mul_(self._rows.root)
         y = self._rows.transform(noise)
         return y - self._rows.solve(self._expand(self._project(y) @ vectors / half @ vectors.T))
 
@@ -186,7 +199,7 @@ class Inf(LayerPosterior):
         vectors, grown, _ = self._spectrum
         order, _, _ = self._by_column
         whitener = vectors[order] / grown  # (K, K)
-        columns = self.input_vectors.shape[1]
+        columns = self._input_vectors.shape[1]
         step = max(1, min(len(inputs), SCRATCH // (self.rank * self.shape[0] + columns * self.shape[1])))
         spread = inputs.new_empty(step, columns, self.shape[1])
         picked = inputs.new_empty(step, self.rank, self.shape[0])
@@ -205,7 +218,7 @@ class Inf(LayerPosterior):
         _, bounds, weights = self._by_column
         cross = self._rows.row_cross(
             self.scale,
-            self.input_vectors,
+            self._input_vectors,
             inputs,
             weights=self._scaled_inverse,
             shared=self._shared,
@@ -225,7 +238,7 @@ class Inf(LayerPosterior):
 
     def dense(self) -> Tensor:
         rows, columns = self._indices
-        kept = self.gradient_vectors[:, None, rows] * self.input_vectors[None, :, columns]  # (G, A, K)
+        kept = self._gradient_vectors[:, None, rows] * self._input_vectors[None, :, columns]  # (G, A, K)
         if self.scale is not None:
             kept = self.scale.unsqueeze(-1) * kept
         kept = kept.flatten(0, 1)
@@ -237,9 +250,9 @@ class Inf(LayerPosterior):
 
     @cached_property
     def _kept_diagonal(self) -> Tensor:  # q_T (G, A)
-        shape = (self.gradient_vectors.shape[1], self.input_vectors.shape[1])
+        shape = (self._gradient_vectors.shape[1], self._input_vectors.shape[1])
         kept = scatter_pairs(self.eigenvalues, *self._indices, shape)
-        return expanded_diagonal(self.input_vectors, self.gradient_vectors, kept)
+        return expanded_diagonal(self._input_vectors, self._gradient_vectors, kept)
 
     @cached_property
     def _rows(self) -> RowBlocks:  # R: all but the kept eigenpairs
@@ -250,9 +263,9 @@ class Inf(LayerPosterior):
         """Return the pairs in the order of their columns, where each column's begin, and their (N Λ_T)^(1/2) U_G."""
         rows, columns = self._indices
         order = columns.argsort(stable=True)
-        counts = columns.bincount(minlength=self.input_vectors.shape[1])
+        counts = columns.bincount(minlength=self._input_vectors.shape[1])
         bounds = [0, *counts.cumsum(0).tolist()]
-        weights = (self.gradient_vectors[:, rows[order]] * self._lengths[order]).T.contiguous()  # (K, G)
+        weights = (self._gradient_vectors[:, rows[order]] * self._lengths[order]).T.contiguous()  # (K, G)
         return order, bounds, weights
 
     @cached_property
@@ -261,7 +274,7 @@ class Inf(LayerPosterior):
 
     @cached_property
     def _shared(self) -> Tensor | None:
-        return None if self.prior.rank == 0 else self._rows.row_shared(self.scale, self.input_vectors)
+        return None if self.prior.rank == 0 else self._rows.row_shared(self.scale, self._input_vectors)
 
     @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -270,7 +283,7 @@ class Inf(LayerPosterior):
         Q diag Qᵀ is never multiplied out: where k spans many magnitudes its small part would drown in rounding.
         """
         self._check_invertible()
-        gram = self._rows.gram(self.scale, self.input_vectors, self.gradient_vectors, *self._indices)
+        gram = self._rows.gram(self.scale, self._input_vectors, self._gradient_vectors, *self._indices)
         lengths = (self.num_data * self.eigenvalues.double()).sqrt()
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
         log_det = self._rows.log_det() + values.log1p().sum()
@@ -292,14 +305,16 @@ class Inf(LayerPosterior):
         return expanded if self.scale is None else self.scale * expanded
 
     def _gather(self, x: Tensor) -> Tensor:  # (N Λ_T)^(1/2) U_Tᵀ x: (..., G, A) -> (..., K)
-        u, v = self.gradient_vectors.T, self.input_vectors
+        u, v = self._gradient_vectors.T, self._input_vectors
         inner = u @ (x @ v) if v.shape[1] <= u.shape[0] else (u @ x) @ v  # the narrow side first
         return self._lengths * gather_pairs(inner, *self._indices)
 
-    def _scatter(self, z: Tensor) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
-        u, v = self.gradient_vectors, self.input_vectors.T
+    def _scatter(self, z: Tensor, out: Tensor | None = None) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
+        u, v = self._gradient_vectors, self._input_vectors.T
         inner = scatter_pairs(self._lengths * z, *self._indices, (u.shape[1], v.shape[0]))
-        return (u @ inner) @ v if v.shape[0] <= u.shape[1] else u @ (inner @ v)
+        if v.shape[0] <= u.shape[1]:
+            return torch.matmul(u @ inner, v, out=out)
+        return torch.matmul(u, inner @ v, out=out)
 
     def _check_invertible(self) -> None:
         diagonal = self._rows.diagonal
