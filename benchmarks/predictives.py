@@ -33,7 +33,7 @@ RESULTS = Path(__file__).parent / "results" / "predictives.json"
 PAGE = Path(__file__).parent.parent / "docs" / "predictives.md"
 STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
 PRIORS = ("isotropic", "activation", "activation-diagonal")  # the last without the shared eigenpairs
-TUNING = ("evidence", "validation")
+TUNING = ("validation", "evidence")
 Data = tuple[Tensor, Tensor]
 
 
@@ -120,10 +120,10 @@ def mnist() -> Iterator[Task]:
             optimizer.zero_grad()
             functional.cross_entropy(model(train[0][part]), train[1][part]).backward()
             optimizer.step()
-    parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_600)))
+    parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 11_000)))
     known = (test[0][:1000], test[1][:1000])
     names = ("inf", "kfac", "diag")
-    taus = tuple(10.0**power for power in np.arange(-1, 5.1, 0.75))
+    taus = tuple(10.0**power for power in np.arange(1, 4.6, 0.5))
     yield Task("mnist", 0, model, "classification", *parts, known, unknown, taus, names, 10, ("mc", "linear-mc"), 64)
 
 
@@ -137,7 +137,7 @@ def run(task: Task, done: list[dict[str, Any]]) -> None:
     laplace.fit(batches(task.train), progress=False)
     base = {"task": task.name, "seed": task.seed}
     add(done, finished, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
-    for structure, prior, kind, tuning in product(task.structures, task.priors, task.kinds, TUNING):
+    for kind, tuning, structure, prior in product(task.kinds, TUNING, task.structures, task.priors):
         choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
         add(done, finished, choice, partial(scores, task, laplace, structure, prior, kind, tuning))
 
