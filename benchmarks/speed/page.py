@@ -22,7 +22,7 @@ INTRODUCTION = """# Speed and memory
 Made by `python -m benchmarks.speed --page` from `benchmarks/results/speed.json`; do not edit.
 
 The unit is a **plain gradient pass**: forward and backward of the mean cross-entropy, for all weights, over the same
-data in the same batches. One process measures everything; a plain pass comes before every run of every method, rounds
+data in the same batches. One process measures everything; every run of every method is between two plain passes, rounds
 go over all methods (but a method that has taken ten minutes is not repeated), and a ratio is the median time of a
 method over the median of its own plain passes. Curvature is the Fisher with one Monte Carlo sample an example, for
 linear and convolutional layers, which all libraries cover; normalisation layers, and attention's projections inside

@@ -1,4 +1,4 @@
-"""Clocks: the parts of one run, guarded; and rounds in which every run follows a plain pass."""
+"""Clocks: the parts of one run, guarded; and rounds in which every run is between two plain passes."""
 
 import gc
 import re
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass
 class Timed:
-    """The repeats of one method: seconds by part, beside those of the plain pass before each."""
+    """The repeats of one method: seconds by part, beside those of the plain passes before and after each."""
 
     parts: dict[str, list[float]] = field(default_factory=dict)
     plain: list[float] = field(default_factory=list)
@@ -93,6 +93,7 @@ def interleave(
 ) -> Iterator[tuple[str, Timed]]:
     """Measure all methods in rounds; give each as it stands after each of its runs."""
     run_parts(PLAIN, model, batches.first(2))  # the first one of all is slower
+    before = run_parts(PLAIN, model, batches)["fit"]
     timed = {name: Timed() for name in methods}
     for number in range(repeats):
         for name, method in methods.items():
@@ -103,12 +104,14 @@ def interleave(
                 if number == 0:
                     warm_up(method)
                 prepared = method.prepare(model)  # anew each time: some peers leave their tensors on it
-                one.plain.append(run_parts(PLAIN, model, batches)["fit"])
                 with guarded(limits):
                     for part, seconds in run_parts(method, prepared, batches).items():
                         one.parts.setdefault(part, []).append(seconds)
             except Exception as error:  # whatever a peer may raise: the others go on
                 one.failed = short(error)
+            after = run_parts(PLAIN, model, batches)["fit"]
+            one.plain += [before, after]
+            before = after
             total = sum(values[-1] for values in one.parts.values())
             spent = sum(map(sum, one.parts.values()))
             one.finished = one.failed is not None or number == repeats - 1 or spent > limits.enough
