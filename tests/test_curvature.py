@@ -71,11 +71,10 @@ def test_the_batch_size_does_not_matter(case: str, fisher: str, batch_size: int)
 
 
 @pytest.mark.parametrize("case", ["linear", "grouped conv"])
-def test_the_number_of_examples_taken_at_a_time_does_not_matter(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_examples_taken_at_a_time_does_not_matter(case: str) -> None:
     model, x = MODELS[case].model(), MODELS[case].inputs(10)
     whole = fit_curvature(model, [x])
-    monkeypatch.setattr("infoform.examples.CHUNK_BYTES", 1)
-    parts = fit_curvature(model, [x])
+    parts = fit_curvature(model, [x], chunk=1)
     for name, one in whole.items():
         check_same_up_to_rounding(parts[name], one)
 
@@ -452,3 +451,26 @@ def test_a_part_of_the_data_is_refused_where_factors_are_collected(options: dict
     case = MODELS["linear"]
     with pytest.raises(ValueError, match=r"basis_data below 1 is for gradient bases alone, got 0\.5"):
         fit_curvature(case.model(), [case.inputs()], **{"statistics": "needed", **options}, basis_data=0.5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("case", ["linear", "conv2d"])
+def test_autocast_rounds_the_passes_and_not_the_sums(case: str, dtype: str) -> None:
+    model, x = MODELS[case].model().float(), MODELS[case].inputs(12).float()
+    options: dict[str, Any] = {"statistics": "needed", "structure": "diag", "fisher": "exact"}
+    exact, cast = (fit_curvature(model, [x], autocast=how, **options) for how in (None, dtype))
+    for name, one in cast.items():
+        whole = exact[name].diagonal
+        assert one.diagonal is not None
+        assert whole is not None
+        assert one.diagonal.dtype == torch.float32
+        assert not torch.equal(one.diagonal, whole)  # or nothing was cast
+        torch.testing.assert_close(one.diagonal, whole, rtol=0.1, atol=0.02 * float(whole.max()))
+
+
+def test_the_model_is_as_found_after_a_fit_with_autocast() -> None:
+    model = MODELS["linear"].model().float()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    fit_curvature(model, [MODELS["linear"].inputs().float()], autocast="bfloat16", statistics="needed")
+    assert not torch.is_autocast_enabled("cpu")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -120,13 +120,14 @@ def test_scores_that_are_not_finite_do_not_win() -> None:
         best_trial(trials[:1], "nll")
 
 
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
 def test_tuning_sets_the_best_pair_and_keeps_all_trials(fitted: tuple[infoform.Laplace, Data]) -> None:
     laplace, data = fitted
     laplace.tune(data, trials=15, num_data=(6, 600), progress=False)
     best = min(laplace.trials, key=lambda trial: trial.scores["nll"])
     assert (laplace.num_data, laplace.prior_precision) == (best.num_data, best.prior_precision)
     assert len(laplace.trials) == 15
-    prediction, targets = laplace.predict_loader(data, kind="mc", samples=30, progress=False)
+    prediction, targets = laplace.predict_loader(data, progress=False)  # both by their defaults
     assert targets is not None
     assert evaluate(prediction, targets)["nll"] == pytest.approx(best.scores["nll"], rel=1e-5)
 

@@ -86,7 +86,7 @@ def fit(case: str, batch_size: int, **options: Any) -> infoform.Laplace:
 @pytest.mark.parametrize("case", MODELS)
 def test_a_fit_with_few_examples_loses_nothing_by_its_sketch(case: str) -> None:
     """12 examples span at most 12 directions a position: a sketch with more finds them all, and all eigenvalues."""
-    small, whole = fit(case, 12, basis_size=70), fit(case, 12, basis_size=None)
+    small, whole = (fit(case, 12, basis_size=size, prior="isotropic") for size in (70, None))
     shape = small.curvature["0"].shape
     truncated = any(n > 128 for n in shape)
     assert truncated  # or nothing is tested

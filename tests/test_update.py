@@ -293,7 +293,7 @@ def test_a_layer_that_no_gradient_reaches_later_gets_no_more_information(structu
     first = [(torch.randn(7, 4).double(), torch.randint(0, 3, (7,)))]
     second = [(torch.randn(5, 4).double(), torch.randint(0, 3, (5,)))]
     first[0][0][0, 0], second[0][0][0, 0] = 1.0, -1.0
-    options: dict[str, Any] = {"structure": structure, "rank": 5, "fisher": "exact"}
+    options: dict[str, Any] = {"structure": structure, "rank": 5, "fisher": "exact", "prior": "isotropic"}
     before = Laplace(model, "classification", **options).fit(first, progress=False)
     found = Laplace(model, "classification", **options).fit(first, progress=False)
     found.fit(second, update=True, progress=False)

@@ -5,7 +5,7 @@ Buffers enter as copies; training flags and hooks are put back on leaving, also 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ class Capture:
 
     model: nn.Module
     state: dict[str, Tensor]
+    autocast: torch.dtype | None = None  # of the forward pass, where a narrower one is asked for
     calls: dict[str, list[Call]] = field(default_factory=dict)
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
@@ -46,8 +47,15 @@ class Capture:
         """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
-        with torch.enable_grad():
-            return read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
+        with torch.enable_grad(), self._casting():
+            outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
+        return outputs if self.autocast is None else outputs.float()
+
+    def _casting(self) -> AbstractContextManager[None]:
+        if self.autocast is None:
+            return nullcontext()
+        device = next(iter(self.state.values())).device
+        return torch.autocast(device.type, dtype=self.autocast)
 
     def backward(self, outputs: Tensor, vector: Tensor, sink: GradientSink, *, last: bool = True) -> None:
         """Send `vector` back through the network; `sink` gets each layer's calls as their gradients arrive."""
@@ -95,11 +103,13 @@ class Capture:
 
 
 @contextmanager
-def capturing(model: nn.Module, layers: Mapping[str, Layer]) -> Iterator[Capture]:
+def capturing(
+    model: nn.Module, layers: Mapping[str, Layer], *, autocast: torch.dtype | None = None
+) -> Iterator[Capture]:
     """Tap the layers of the model for the time of the block."""
     state = {name: parameter.detach() for name, parameter in model.named_parameters()}
     state |= {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-    capture = Capture(model, state)
+    capture = Capture(model, state, autocast)
     with evaluation_mode(model), unfused_encoder():
         handles = [
             # before the user's own hooks, which may change the output

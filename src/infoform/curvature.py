@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from infoform.capture import capturing
 from infoform.coverage import Layer
 from infoform.eigenbasis import Eigenbasis, leading_vectors
+from infoform.examples import CHUNK_BYTES
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.passes import DataPass, check_independence, progress_bar
 from infoform.spectrum import InputSpectrum
@@ -87,9 +88,11 @@ class FitSettings:
     fisher_samples: int = 1
     basis_data: float = 1.0  # share of the batches that bases are found from
     basis_size: int | str | None = "auto"  # leading columns kept of U_A and of U_G; None for all, or as many as needed
-    prior_rank: int = 64  # eigenpairs of the inputs that the activation prior may use
+    prior_rank: int = 16  # eigenpairs of the inputs that the activation prior may use
     block_limit: int = 4096  # weights of the largest layer whose exact block is kept
     seed: int = 0
+    autocast: torch.dtype | None = None  # of the forward pass; sums are in float32 at least
+    chunk: int = CHUNK_BYTES  # bytes of patches and per-example gradients held at a time
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,17 @@ def fit_curvature(
             "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
         )
     batches = len(loader) if isinstance(loader, Sized) else None
-    with progress_bar(progress) as bar, capturing(model, layers) as capture:
+    with progress_bar(progress) as bar, capturing(model, layers, autocast=settings.autocast) as capture:
         data = DataPass(
-            capture, loader, likelihood, layers, settings.fisher, settings.fisher_samples, settings.seed, seen
+            capture,
+            loader,
+            likelihood,
+            layers,
+            settings.fisher,
+            settings.fisher_samples,
+            settings.seed,
+            chunk=settings.chunk,
+            seen=seen,
         )
         statistics = {name: _Statistics(layer, wanted, settings) for name, layer in layers.items()}
         for name, before in {} if previous is None else previous.curvature.items():

@@ -12,8 +12,8 @@ from infoform.gradients import Gradients, OuterGradients, SharedGradients, is_ou
 CHUNK_BYTES = 4 * 2**20  # of patches and per-example gradients held at a time: what a processor's cache holds
 
 
-def chunk_length(layer: Layer, calls: list[Call]) -> int:
-    """Return how many examples to take at a time, so that patches and gradients stay within CHUNK_BYTES."""
+def chunk_length(layer: Layer, calls: list[Call], *, limit: int = CHUNK_BYTES) -> int:
+    """Return how many examples to take at a time, so that patches and gradients stay within `limit` bytes."""
     positions = _positions(layer, calls, slice(0, 1))
     groups, _, count, _ = positions.shape
     outputs, inputs = layer.shape
@@ -21,7 +21,7 @@ def chunk_length(layer: Layer, calls: list[Call]) -> int:
         size = inputs + outputs
     else:
         size = outputs * inputs + (0 if _direct(layer, calls, count) else groups * count * inputs)
-    return max(1, CHUNK_BYTES // (size * positions.element_size()))
+    return max(1, limit // (size * positions.element_size()))
 
 
 def form_gradients(layer: Layer, calls: list[Call], part: slice) -> Gradients:

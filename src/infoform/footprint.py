@@ -29,7 +29,7 @@ class Dimensions:
     dtype: torch.dtype  # of the statistics
     positions: int | None = None  # S, over all calls of an example; None where not known
     groups: int = 1  # H
-    input_rank: int = 0  # eigenpairs that the activation prior keeps
+    input_rank: int | None = None  # eigenpairs that a prior keeps of the inputs; None where it does not look at them
 
     @property
     def weights(self) -> int:
@@ -72,6 +72,14 @@ def posterior_bytes(size: Dimensions, structure: str, options: Mapping[str, Any]
     return inf_bytes(size, options, pairs=kept, rows=used[0], columns=used[1])
 
 
+def prior_bytes(size: Dimensions) -> int:
+    """Return what the prior stores for a layer besides τ: a precision for each input, and the leading eigenpairs."""
+    if size.input_rank is None:
+        return 0
+    pairs = min(size.input_rank, size.inputs)
+    return size.dtype.itemsize * (size.inputs + pairs * (size.inputs + 1 if pairs else 0))
+
+
 def inf_bytes(size: Dimensions, options: Mapping[str, Any], *, pairs: Count, rows: Count, columns: Count) -> Count:
     """Return the bytes of INF with this many kept pairs that use so many columns of U_G (`rows`) and of U_A."""
     item = size.dtype.itemsize
@@ -88,7 +96,7 @@ def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[
     item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
     input_factor = inputs**2 if wanted.inputs or wanted.factors else 0
     if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
-        width = min(inputs, _test_columns(size.input_rank)) if size.input_rank else 0
+        width = _input_columns(size)
         input_factor = inputs * (1 + 2 * width)
     gradient_factor = outputs**2 if wanted.factors else 0
     measured = (size.weights if wanted.diagonal else 0) + (size.weights**2 if wanted.block and block else 0)
@@ -130,7 +138,7 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
     outputs, inputs, (g, a) = size.outputs, size.inputs, size.columns
     once = 2 * size.groups * size.positions * inputs**2 if _factors(wanted) or wanted.inputs else 0
     if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
-        once = 2 * size.groups * size.positions * inputs * (1 + 2 * _test_columns(size.input_rank)) // STRIDE
+        once = 2 * size.groups * size.positions * inputs * (1 + 2 * _input_columns(size)) // STRIDE
     each = 2 * size.positions * outputs**2 if _factors(wanted) else 0
     if size.outer:
         form, squares = 0, 2 * size.weights
@@ -164,6 +172,10 @@ def eigen_flops(size: Dimensions, wanted: Wanted) -> int:
 
 def _sketched(side: tuple[int, int]) -> bool:  # (n, kept columns), as in curvature.py
     return side[0] > EXACT_LIMIT and side[1] < side[0]
+
+
+def _input_columns(size: Dimensions) -> int:
+    return min(size.inputs, _test_columns(size.input_rank)) if size.input_rank else 0
 
 
 def _test_columns(kept: int) -> int:

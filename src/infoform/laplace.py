@@ -15,6 +15,7 @@ from infoform.archive import Archive, pack, unpack
 from infoform.batches import device_of, read_inputs
 from infoform.coverage import Coverage, describe, find_layers
 from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted, fit_curvature
+from infoform.defaults import default_prior
 from infoform.evidence import log_evidence
 from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.passes import progress_bar
@@ -36,8 +37,11 @@ class Laplace:
 
     The model is never changed. `structure` is one of "inf", "diag", "kfac", "efb", "full", or a preset of the paper
     ("inf-paper", "efb-paper", "okf-paper"); `rank` is the number of eigenpairs kept in a layer (a layer that has
-    fewer keeps all), or their share as a float up to 1. `prior` is "isotropic", "activation" or a `Prior`.
-    `statistics="all"` collects in `fit` what every structure and prior needs, so that `posterior` can give each.
+    fewer keeps all), or their share as a float up to 1. `prior` is "isotropic", "activation" or a `Prior`; where it is
+    not given, "activation" for the structure "inf" of a classifier and "isotropic" for all else (see defaults.py).
+    `autocast="bfloat16"` runs the forward passes of a fit in it; `chunk` is the memory for the gradients of single
+    examples, of which a fit holds more at a time where it is larger. `statistics="all"` collects in `fit` what every
+    structure and prior needs, so that `posterior` can give each.
     """
 
     def __init__(
@@ -54,13 +58,15 @@ class Laplace:
         basis_size: int | str | None = "auto",
         basis_data: float = 1.0,
         storage: str | None = None,
-        prior: str | Prior = "isotropic",
-        prior_rank: int = 64,
+        prior: str | Prior | None = None,
+        prior_rank: int = 16,
         fisher: str = "mc",
         fisher_samples: int = 1,
         layers: Sequence[str] | None = None,
         statistics: str = "needed",
         block_limit: int = 4096,
+        autocast: str | None = None,
+        chunk: int | str = "4MiB",
         seed: int = 0,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -81,6 +87,8 @@ class Laplace:
             statistics=statistics,
             block_limit=block_limit,
             prior_rank=prior_rank,
+            autocast=autocast,
+            chunk=chunk,
             seed=seed,
         )
         self.model = model
@@ -88,7 +96,7 @@ class Laplace:
         self.layers, self._fixed = find_layers(model, layers)
         self.num_data: float | None = None
         self.noise: float | None = None
-        self.prior = get_prior(prior)
+        self.prior = get_prior(default_prior(structure, self.likelihood) if prior is None else prior)
         self._fit: Fit | None = None
         self._built: dict[str, dict[str, LayerPosterior]] = {}
         self._inputs: dict[str, InputSpectrum] = {}
@@ -192,9 +200,9 @@ class Laplace:
         trials: int = 26,
         prior_precision: tuple[float, float] = (1e-4, 1e6),
         num_data: tuple[float, float] | None = None,
-        kind: str = "mc",
-        samples: int = 30,
-        link: str = "probit",
+        kind: str = "linear",
+        samples: int = 100,
+        link: str = "mc",
         seed: int | None = None,
         path: str | PathLike[str] | None = None,
         progress: bool = True,
@@ -277,14 +285,15 @@ class Laplace:
         *,
         kind: str = "linear",
         samples: int = 100,
-        link: str = "probit",
+        link: str = "mc",
         seed: int | None = None,
         posterior: Posterior | None = None,
     ) -> Prediction:
         """Return the prediction for a batch of inputs: a tensor, a tuple of arguments, or a dict of them.
 
         `kind` is "linear" (closed form), "mc" (networks with sampled weights) or "linear-mc" (both; for many outputs);
-        `link` turns the uncertain logits of "linear" into probabilities: "probit", "bridge" or "mc". `posterior` is
+        `link` turns the uncertain logits of "linear" into probabilities: "mc" (the mean over draws), "probit" or
+        "bridge". `posterior` is
         another than the object's own, as `posterior(structure=...)` gives it.
         """
         how = How(kind, samples, link, self.settings.seed if seed is None else seed)
@@ -299,7 +308,7 @@ class Laplace:
         *,
         kind: str = "linear",
         samples: int = 100,
-        link: str = "probit",
+        link: str = "mc",
         seed: int | None = None,
         posterior: Posterior | None = None,
         progress: bool = True,

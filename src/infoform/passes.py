@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from infoform.batches import Batch, batch_size, device_of, read_batch
 from infoform.capture import Call, Capture
 from infoform.coverage import Layer
-from infoform.examples import chunk_length, form_gradients
+from infoform.examples import CHUNK_BYTES, chunk_length, form_gradients
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
 from infoform.statistics import Sums
@@ -31,6 +31,7 @@ class DataPass:
     fisher: str
     fisher_samples: int
     seed: int
+    chunk: int = CHUNK_BYTES  # of patches and per-example gradients held at a time
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
     index: int = 0  # number of the batch's first example, earlier fits included
     called: set[str] = field(default_factory=set)  # layers whose module ran
@@ -122,7 +123,7 @@ class DataPass:
         if not sums:
             return
         layer, count = self.layers[name], calls[0].inputs.shape[0]
-        step = chunk_length(layer, calls)
+        step = chunk_length(layer, calls, limit=self.chunk)
         for start in range(0, count, step):
             gradients = form_gradients(layer, calls, slice(start, start + step))
             for one in sums:

@@ -25,6 +25,7 @@ from infoform.footprint import (
     fit_flops,
     forward_flops,
     posterior_bytes,
+    prior_bytes,
     statistics_bytes,
 )
 from infoform.laplace import Laplace
@@ -92,15 +93,15 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
     kind, options = settings.resolve(None, {})
     seen = None if example is None else probe(laplace.model, example)
 
+    input_rank = settings.prior_rank if laplace.prior.needs_inputs else None
+
     def at(rank: Rank | None) -> tuple[Wanted, dict[str, Dimensions]]:
         given = options if rank is None else options | {"rank": rank}
         wanted = EVERYTHING if settings.statistics == "all" else STRUCTURES[kind].wanted(given)
         wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
         uses = {} if seen is None else seen.uses
         return wanted, {
-            name: replace(
-                _dimensions(layer, wanted, settings.basis_size, uses.get(name)), input_rank=settings.prior_rank
-            )
+            name: replace(_dimensions(layer, wanted, settings.basis_size, uses.get(name)), input_rank=input_rank)
             for name, layer in laplace.layers.items()
         }
 
@@ -118,7 +119,7 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
             name,
             (size.outputs, size.inputs),
             ranks[name] if kind == "inf" else None,
-            posterior_bytes(size, kind, options, rank=ranks[name]),
+            posterior_bytes(size, kind, options, rank=ranks[name]) + prior_bytes(size),
             max(statistics[name]),
         )
         for name, size in sizes.items()
@@ -234,8 +235,10 @@ def _rank_within(
     """Return the largest rank for all layers whose worst case keeps the budget."""
 
     def total(rank: int) -> int:
-        sizes = sizes_at(rank).values()
-        return sum(posterior_bytes(size, kind, options, rank=min(rank, size.pairs)) for size in sizes)
+        return sum(
+            posterior_bytes(size, kind, options, rank=min(rank, size.pairs)) + prior_bytes(size)
+            for size in sizes_at(rank).values()
+        )
 
     least = total(1)
     if least > budget:

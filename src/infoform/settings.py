@@ -11,7 +11,9 @@ from infoform.curvature import BASES, Curvature, FitSettings
 from infoform.eigenbasis import SUPPORTS
 from infoform.likelihoods import FISHER_KINDS
 from infoform.posteriors import CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES
+from infoform.sizes import read_bytes
 
+AUTOCASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 STORAGES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Rank = int | float | Mapping[str, int]
 
@@ -35,6 +37,8 @@ class Settings:
     statistics: str
     block_limit: int
     prior_rank: int
+    autocast: str | None
+    chunk: int | str
     seed: int
 
     def __post_init__(self) -> None:
@@ -44,6 +48,8 @@ class Settings:
         check_choice("correction", self.correction, CORRECTIONS)
         check_choice("damping", self.damping, DAMPINGS)
         check_choice("storage", self.storage, [None, *STORAGES])
+        check_choice("autocast", self.autocast, [None, *AUTOCASTS])
+        read_bytes(self.chunk)
         check_choice("fisher", self.fisher, FISHER_KINDS)
         check_choice("statistics", self.statistics, ("needed", "all"))
         check_rank(self.rank)
@@ -68,6 +74,8 @@ class Settings:
             self.prior_rank,
             self.block_limit,
             self.seed,
+            None if self.autocast is None else AUTOCASTS[self.autocast],
+            read_bytes(self.chunk),
         )
 
     def resolve(self, structure: str | None, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
