@@ -3,10 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := .venv-peers
 
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: demo test lint types wheel clean
+.PHONY: demo test lint types wheel bench clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
@@ -25,8 +26,19 @@ wheel: $(READY)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -c 'import glob, zipfile; assert "infoform/py.typed" in zipfile.ZipFile(glob.glob("dist/*.whl")[0]).namelist()'
 
+# the peers have an environment of their own; the torchvision that they bring does not import beside this torch
+bench: $(PEERS)/.ready
+	$(PEERS)/bin/python -m benchmarks.speed --missing
+
+$(PEERS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'
+	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist build out .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) dist build out .mypy_cache .pytest_cache .ruff_cache
 
 # torch comes first and alone, so that no other package can bring another one in
 $(READY): pyproject.toml constraints.txt

@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.testing import assert_close
 
 import infoform
+from infoform.posteriors import PRESETS, STRUCTURES
 
 Data = list[tuple[Tensor, Tensor]]
 
@@ -337,3 +338,19 @@ def test_a_model_none_of_whose_layers_is_reached_is_refused() -> None:
 
     with pytest.raises(ValueError, match="a gradient must reach at least one layer"):
         infoform.Laplace(Blocked().double(), "classification").fit(make_data(), progress=False)
+
+
+@pytest.mark.parametrize("structure", [*STRUCTURES, *PRESETS])
+def test_only_our_form_of_a_classifier_has_the_activation_prior_by_default(structure: str) -> None:
+    """The paper's setting is one preset away, whether it is chosen before the fit or after it."""
+    expected = "activation" if structure == "inf" else "isotropic"
+    assert infoform.Laplace(make_model(), "classification", structure=structure).prior.name == expected
+    assert infoform.Laplace(make_model(), "regression", structure=structure).prior.name == "isotropic"
+    assert infoform.Laplace(make_model(), "classification", structure=structure, prior="isotropic").prior.name == (
+        "isotropic"
+    )
+    laplace = fitted(statistics="all")
+    layer = laplace.posterior(structure=structure, prior_precision=3.0).layers["0"]
+    assert layer.prior.isotropic == (expected == "isotropic")
+    given = fitted(statistics="all", prior="activation").posterior(structure=structure).layers["0"]
+    assert not given.prior.isotropic

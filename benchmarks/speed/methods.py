@@ -22,6 +22,8 @@ OURS: dict[str, dict[str, Any]] = {
     "kfac": {"structure": "kfac"},
     "efb": {"structure": "efb"},
     "inf": {"structure": "inf", "rank": 100},
+    "inf isotropic": {"structure": "inf", "rank": 100, "prior": "isotropic"},
+    "inf quarter": {"structure": "inf", "rank": 100, "prior": "isotropic", "basis_data": 0.25},
     "inf-paper": {"structure": "inf-paper", "rank": 100},
 }
 

@@ -12,6 +12,35 @@ from infoform.gradients import Gradients, OuterGradients, SharedGradients, is_ou
 CHUNK_BYTES = 4 * 2**20  # of patches and per-example gradients held at a time: what a processor's cache holds
 
 
+class Held:
+    """Rank-one gradients of several batches, kept until there are enough of them for products at full speed."""
+
+    def __init__(self, gradients: OuterGradients, capacity: int) -> None:
+        self._inputs = gradients.inputs.new_empty(capacity, gradients.inputs.shape[1])
+        self._outputs = gradients.outputs.new_empty(capacity, gradients.outputs.shape[1])
+        self._count = 0
+        self.start = 0  # number of the first example
+
+    def takes(self, gradients: OuterGradients, index: int) -> bool:
+        """Whether these examples follow those that are here, and there is room for them."""
+        count = len(gradients.inputs)
+        fits = self._count + count <= len(self._inputs) and gradients.inputs.dtype == self._inputs.dtype
+        return fits and index == self.start + self._count
+
+    def add(self, gradients: OuterGradients, index: int) -> None:
+        if self._count == 0:
+            self.start = index
+        end = self._count + len(gradients.inputs)
+        self._inputs[self._count : end] = gradients.inputs
+        self._outputs[self._count : end] = gradients.outputs
+        self._count = end
+
+    def release(self) -> OuterGradients | None:
+        """Return what is here, and forget it; to be used before anything else is added."""
+        count, self._count = self._count, 0
+        return OuterGradients(self._inputs[:count], self._outputs[:count]) if count else None
+
+
 def chunk_length(layer: Layer, calls: list[Call], *, limit: int = CHUNK_BYTES) -> int:
     """Return how many examples to take at a time, so that patches and gradients stay within `limit` bytes."""
     positions = _positions(layer, calls, slice(0, 1))

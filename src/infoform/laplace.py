@@ -97,6 +97,7 @@ class Laplace:
         self.num_data: float | None = None
         self.noise: float | None = None
         self.prior = get_prior(default_prior(structure, self.likelihood) if prior is None else prior)
+        self._default_prior = prior is None
         self._fit: Fit | None = None
         self._built: dict[str, dict[str, LayerPosterior]] = {}
         self._inputs: dict[str, InputSpectrum] = {}
@@ -158,10 +159,12 @@ class Laplace:
     ) -> Posterior:
         """Return the posterior for these hyperparameters; the object's own where not given.
 
-        `prior`, `structure` and its options may differ from the object's, where the fit has collected what they need;
-        `prior_rank` may be lower.
+        Another structure has its own default prior, unless one was given. `prior`, `structure` and its options may
+        differ from the object's, where the fit has collected what they need; `prior_rank` may be lower.
         """
         self._fitted()
+        if prior is None and structure is not None and self._default_prior:
+            prior = default_prior(structure, self.likelihood)
         chosen = self.prior if prior is None else get_prior(prior).with_precision(self.prior.precision)
         if isinstance(prior, Prior):
             chosen = prior

@@ -14,7 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from infoform.batches import Batch, batch_size, device_of, read_batch
 from infoform.capture import Call, Capture
 from infoform.coverage import Layer
-from infoform.examples import CHUNK_BYTES, chunk_length, form_gradients
+from infoform.examples import CHUNK_BYTES, Held, chunk_length, form_gradients
+from infoform.gradients import OuterGradients
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
 from infoform.statistics import Sums
@@ -34,6 +35,8 @@ class DataPass:
     chunk: int = CHUNK_BYTES  # of patches and per-example gradients held at a time
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
     index: int = 0  # number of the batch's first example, earlier fits included
+    checked: bool = False  # whether all data were seen to be finite in an earlier pass
+    held: dict[str, Held] = field(default_factory=dict)  # gradients that are yet to be added to the sums
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
 
@@ -74,6 +77,12 @@ class DataPass:
                     log_likelihood += float(self.likelihood.log_prob(outputs.detach().double(), exact).sum())
                 examples += size
                 tick(size)
+            for name in self.held:
+                self._release(name, sums[name])
+                if not all(one.is_finite() for one in sums[name]):
+                    raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
+            self.held.clear()
+            self.checked = share == 1
         if examples == 0:
             raise ValueError(
                 "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
@@ -81,7 +90,7 @@ class DataPass:
         return DataSummary(examples, num_outputs, log_likelihood if labelled else None)
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        for x in batch.tensors():
+        for x in () if self.checked else batch.tensors():
             if not _all_finite(x):
                 raise ValueError("the inputs must be finite, got NaN or infinity; clean the data.")
         outputs = self.likelihood.check_outputs(self.capture.forward(batch))
@@ -124,16 +133,39 @@ class DataPass:
             return
         layer, count = self.layers[name], calls[0].inputs.shape[0]
         step = chunk_length(layer, calls, limit=self.chunk)
+        finite = True
         for start in range(0, count, step):
             gradients = form_gradients(layer, calls, slice(start, start + step))
+            if isinstance(gradients, OuterGradients) and self.fisher != "exact" and self.fisher_samples == 1:
+                if not self.checked:
+                    finite = finite and _all_finite(gradients.inputs) and _all_finite(gradients.outputs)
+                self._hold(name, gradients, self.index + start, step, sums)
+                continue
             for one in sums:
                 one.add(gradients, index=self.index + start, first=first)
-        if not all(one.is_finite() for one in sums):
+        if not finite or not all(one.is_finite() for one in sums):
             what = "gradients" if all(_all_finite(call.inputs) for call in calls) else "inputs"
             raise ValueError(
                 f"the {what} of layer '{name}' must be finite and not overflow, got NaN or infinity; "
                 "use a wider dtype, or exclude the layer with layers=."
             )
+
+    def _hold(self, name: str, gradients: OuterGradients, index: int, capacity: int, sums: Sequence[Sums]) -> None:
+        held = self.held.setdefault(name, Held(gradients, capacity))
+        if not held.takes(gradients, index):
+            self._release(name, sums)
+        if len(gradients.inputs) >= capacity:
+            for one in sums:
+                one.add(gradients, index=index, first=True)
+        else:
+            held.add(gradients, index)
+
+    def _release(self, name: str, sums: Sequence[Sums]) -> None:
+        gradients = self.held[name].release()
+        if gradients is None:
+            return
+        for one in sums:
+            one.add(gradients, index=self.held[name].start, first=True)
 
     def _first_bad_layer(self) -> str:
         for name, calls in self.capture.calls.items():

@@ -59,8 +59,9 @@ def with_bias_column(x: Tensor, module: nn.Module) -> Tensor:  # (..., A - 1) ->
     """Append the constant input of the bias, where the module has one, in a single copy."""
     if module.bias is None:
         return x
-    extended = x.new_ones(*x.shape[:-1], x.shape[-1] + 1)
+    extended = x.new_empty(*x.shape[:-1], x.shape[-1] + 1)
     extended[..., :-1] = x
+    extended[..., -1] = 1
     return extended
 
 
