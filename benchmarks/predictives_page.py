@@ -33,10 +33,11 @@ class About:
     prior_rank: int
     grid: tuple[float, float, int]  # smallest and largest τ, and how many
     kinds: int = 3
+    priors: int = 2
 
     @property
     def expected(self) -> int:
-        return self.networks * (self.structures * len(PRIORS) * self.kinds * len(TUNING) + 1)
+        return self.networks * (self.structures * self.priors * self.kinds * len(TUNING) + 1)
 
 
 def _uci(name: str) -> About:
@@ -49,7 +50,14 @@ ABOUT = {
     "uci-concrete": _uci("concrete"),
     "uci-yacht": _uci("yacht"),
     "mnist": About(
-        "a LeNet on 10,000 images of MNIST, tested on 1,000; unknown: notMNIST", 1, 3, 10, 64, (0.3, 3e3, 5), 2
+        "a LeNet, ten epochs on 10,000 images of MNIST, tested on 1,000; unknown: notMNIST",
+        1,
+        3,
+        10,
+        64,
+        (10.0, 10**4.5, 8),
+        2,
+        3,
     ),
 }
 
