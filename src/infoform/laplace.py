@@ -163,9 +163,9 @@ class Laplace:
         differ from the object's, where the fit has collected what they need; `prior_rank` may be lower.
         """
         self._fitted()
-        if prior is None and structure is not None and self._default_prior:
-            prior = default_prior(structure, self.likelihood)
-        chosen = self.prior if prior is None else get_prior(prior).with_precision(self.prior.precision)
+        chosen = self._prior_of(structure)
+        if prior is not None and not isinstance(prior, Prior):
+            chosen = get_prior(prior).with_precision(self.prior.precision)
         if isinstance(prior, Prior):
             chosen = prior
         if prior_precision is not None:
@@ -463,11 +463,18 @@ class Laplace:
             )
         return self._inputs[name].leading(rank)
 
-    def prior_bytes(self, name: str) -> int:
+    def _prior_of(self, structure: str | None) -> Prior:
+        """Return the prior that goes with a structure: the object's own, or the default of another structure."""
+        if structure is None or not self._default_prior:
+            return self.prior
+        return get_prior(default_prior(structure, self.likelihood)).with_precision(self.prior.precision)
+
+    def prior_bytes(self, name: str, structure: str | None = None) -> int:
         """Return what the prior stores for a layer of a fitted model."""
-        if not self.prior.needs_inputs:
+        prior = self._prior_of(structure)
+        if not prior.needs_inputs:
             return 0
-        return self.prior.layer(name, num_data=1.0, inputs=self._input_spectrum(name)).nbytes
+        return prior.layer(name, num_data=1.0, inputs=self._input_spectrum(name)).nbytes
 
     def _fitted(self) -> Fit:
         if self._fit is None:

@@ -197,7 +197,7 @@ def _after_fit(laplace: Laplace, structure: str | None, budget: int | None, max_
             columns = (eigen.gradient_vectors.shape[1], eigen.input_vectors.shape[1])
             size = Dimensions(*curvature.shape, columns, curvature.diagonal.dtype)
             curve = rank_curve(size, eigen, options, max_rank=max_rank)
-            curves[name] = replace(curve, nbytes=curve.nbytes + laplace.prior_bytes(name))  # at any rank
+            curves[name] = replace(curve, nbytes=curve.nbytes + laplace.prior_bytes(name, structure))  # at any rank
         bought = spend(curves, budget)
         for name, one in bought.items():
             total, held = curves[name].total, _held_bytes(curvatures[name])
