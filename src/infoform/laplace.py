@@ -356,6 +356,7 @@ class Laplace:
         archive = Archive(self.settings, self.likelihood, self.prior, self.num_data, self.noise, fit, layers, inputs)
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": storage.fingerprint(self.model)}
+        metadata["default_prior"] = self._default_prior
         storage.write_file(path, tensors, metadata)
 
     @classmethod
@@ -377,7 +378,7 @@ class Laplace:
         archive = unpack(tensors, saved, likelihood)
         laplace = cls(model, archive.likelihood, prior=archive.prior, **vars(archive.settings))
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
-        laplace._fit = archive.fit
+        laplace._fit, laplace._default_prior = archive.fit, saved["default_prior"]
         laplace._built[_key(*archive.settings.resolve(None, {}))] = dict(archive.layers)
         laplace._inputs = dict(archive.inputs)
         return laplace
