@@ -324,8 +324,8 @@ def limits(results: Mapping[str, Any], curves: Sequence[Curve]) -> str:
     ]
     return (
         "Two small convolutional networks with ReLUs, MNIST's trained once, and one sort of unknown input for each. τ "
-        "is compared on test data, not chosen on validation data. Few weight samples add noise; with three times as "
-        f"many, AUROC at *best* of `linear-mc` and of `mc` goes, on {'; on '.join(more)}.\n\n"
+        "is compared on test data, not chosen on validation data. Few weight samples add noise; with three or four "
+        f"times as many, AUROC at *best* of `linear-mc` and of `mc` goes, on {'; on '.join(more)}.\n\n"
         f"The run: {'; '.join(ran)}."
     )
 
