@@ -53,7 +53,7 @@ def measure(model: nn.Module) -> dict[str, float]:
         optimizer.zero_grad()
         functional.cross_entropy(model(images[part]), labels[part]).backward()
         optimizer.step()
-    laplace = infoform.Laplace(model, "classification")
+    laplace = infoform.Laplace(model, "classification", prior="isotropic")
     laplace.fit([(images[:1024], labels[:1024])], progress=False)
     laplace.prior_precision = 1000.0
     posterior, inputs = laplace.posterior(), images[3000:]
