@@ -373,3 +373,12 @@ def test_a_new_layer_with_a_basis_needs_data_that_can_be_read_twice() -> None:
     laplace = infoform.Laplace(Gate().double(), "classification").fit([x[x[:, 0] <= 0]], progress=False)
     with pytest.raises(ValueError, match=r"'second' is reached for the first time .* pass list\(loader\)"):
         laplace.fit(iter([x[x[:, 0] > 0]]), update=True, progress=False)
+
+
+def test_a_layer_that_only_skipped_batches_reach_is_held_fixed_and_said_so() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 4, dtype=torch.float64)
+    batches = [x[x[:, 0] <= 0], x[x[:, 0] > 0]]  # of which basis_data=0.5 takes the first
+    laplace = infoform.Laplace(Gate().double(), "classification", basis_data=0.5).fit(batches, progress=False)
+    assert [row.covered for row in laplace.coverage()] == [True, True, False, False]
+    assert list(laplace.posterior().layers) == ["first"]

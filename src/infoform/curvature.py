@@ -33,6 +33,7 @@ from infoform.statistics import (
     Sketch,
     Squares,
     Sums,
+    is_sketched,
     part_weights,
 )
 
@@ -151,7 +152,8 @@ def fit_curvature(
             bar(f"pass 1 of {passes}", batches),
             share=part,
         )
-        unreached = {name: _why_unreached(name in data.called) for name in layers if name not in data.reached}
+        reached = frozenset(data.reached)  # a second pass over more of the data may reach others, too late for a basis
+        unreached = {name: _why_unreached(name in data.called) for name in layers if name not in reached}
         if len(unreached) == len(layers):
             raise ValueError(
                 "a gradient must reach at least one layer, and none did "
@@ -161,7 +163,7 @@ def fit_curvature(
         fresh = {
             name: one
             for name, one in statistics.items()
-            if name in data.reached and (previous is None or name not in previous.curvature)
+            if name in reached and (previous is None or name not in previous.curvature)
         }
         if wanted.bases and fresh:
             if isinstance(loader, Iterator):
@@ -183,7 +185,7 @@ def fit_curvature(
                     f"{again.num_examples}; pass a DataLoader or a list."
                 )
             summary = again
-    fit = Fit(_finish(statistics, data.reached, summary, start=seen), summary, unreached)
+    fit = Fit(_finish(statistics, reached, summary, start=seen), summary, unreached)
     return fit if previous is None else merge_fits(previous, fit)
 
 
@@ -284,9 +286,9 @@ class _Statistics:
             )
             for size, columns, (whole, part) in zip(layer.shape, self._columns, takes, strict=True):
                 self._moments.append(
-                    Moment(whole)
-                    if size <= EXACT_LIMIT or columns == size
-                    else Sketch(part, size, columns=columns, name=layer.name, seed=settings.seed)
+                    Sketch(part, size, columns=columns, name=layer.name, seed=settings.seed)
+                    if is_sketched(size, columns)
+                    else Moment(whole)
                 )
         self._squares = Squares(layer.shape) if wanted.diagonal else None
         small = layer.shape[0] * layer.shape[1] <= settings.block_limit
@@ -372,7 +374,7 @@ def _part_share(first: int, total: int, *, whole: int) -> float:
 
 
 def _finish(
-    statistics: Mapping[str, _Statistics], reached: set[str], summary: DataSummary, *, start: int = 0
+    statistics: Mapping[str, _Statistics], reached: frozenset[str], summary: DataSummary, *, start: int
 ) -> dict[str, Curvature]:
     return {name: one.finish(summary.num_examples, start) for name, one in statistics.items() if name in reached}
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from infoform.curvature import Wanted
 from infoform.examples import CHUNK_BYTES
 from infoform.sketch import OVERSAMPLING
-from infoform.statistics import EXACT_LIMIT, STRIDE
+from infoform.statistics import EXACT_LIMIT, STRIDE, is_sketched
 
 Count = TypeVar("Count", int, Tensor)
 
@@ -142,16 +142,16 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
     each = 2 * size.positions * outputs**2 if _factors(wanted) else 0
     if size.outer:
         form, squares = 0, 2 * size.weights
-        moments = sum(4 * n * _test_columns(kept) if _sketched((n, kept)) else 2 * n**2 for n, kept in size.sides)
+        moments = sum(4 * n * _test_columns(kept) if is_sketched(n, kept) else 2 * n**2 for n, kept in size.sides)
         project = 2 * (inputs * a + outputs * g) + 2 * size.pairs
         residual = 2 * (inputs * a + outputs * g) + 6 * size.weights
     else:
         form, squares = 2 * size.positions * size.weights, 2 * size.weights
         dense = [
-            4 * size.weights * _test_columns(k) if _sketched((n, k)) else 2 * size.weights * n for n, k in size.sides
+            4 * size.weights * _test_columns(k) if is_sketched(n, k) else 2 * size.weights * n for n, k in size.sides
         ]
         moments = sum(dense)
-        if size.groups == 1 and all(map(_sketched, size.sides)):  # ∇ need not be formed
+        if size.groups == 1 and all(is_sketched(*side) for side in size.sides):  # ∇ need not be formed
             factored = 4 * size.positions * (outputs + inputs) * sum(_test_columns(kept) for _, kept in size.sides)
             moments = min(moments, factored - form)
         project = 2 * min(outputs * a * (inputs + g), g * inputs * (outputs + a)) + 2 * size.pairs
@@ -166,12 +166,8 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
 def eigen_flops(size: Dimensions, wanted: Wanted) -> int:
     """Return the flops of a fit's eigendecompositions, about nine for each entry and column."""
     whole = 9 * (size.outputs**3 + size.inputs**3)
-    moments = sum(8 * n * _test_columns(k) ** 2 if _sketched((n, k)) else 9 * n**3 for n, k in size.sides)
+    moments = sum(8 * n * _test_columns(k) ** 2 if is_sketched(n, k) else 9 * n**3 for n, k in size.sides)
     return (moments if "gradient" in wanted.bases else 0) + (whole if "activation" in wanted.bases else 0)
-
-
-def _sketched(side: tuple[int, int]) -> bool:  # (n, kept columns), as in curvature.py
-    return side[0] > EXACT_LIMIT and side[1] < side[0]
 
 
 def _input_columns(size: Dimensions) -> int:
@@ -185,7 +181,7 @@ def _test_columns(kept: int) -> int:
 def _moment_size(side: tuple[int, int]) -> int:
     """Return the numbers that the moment of one side takes: whole, or a sketch with its test matrix."""
     size, kept = side
-    return 2 * size * min(size, _test_columns(kept)) if _sketched(side) else size**2
+    return 2 * size * min(size, _test_columns(kept)) if is_sketched(*side) else size**2
 
 
 def _factors(wanted: Wanted) -> bool:

@@ -151,7 +151,9 @@ class DataPass:
             )
 
     def _hold(self, name: str, gradients: OuterGradients, index: int, capacity: int, sums: Sequence[Sums]) -> None:
-        held = self.held.setdefault(name, Held(gradients, capacity))
+        if name not in self.held:
+            self.held[name] = Held(gradients, capacity)
+        held = self.held[name]
         if not held.takes(gradients, index):
             self._release(name, sums)
         if len(gradients.inputs) >= capacity:

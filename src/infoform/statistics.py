@@ -17,6 +17,11 @@ WHOLE_RESIDUAL = 64  # after so many that are all taken: for the residual of a t
 WHOLE_INPUTS = 16  # and for the inputs that the activation prior looks at
 
 
+def is_sketched(size: int, columns: int) -> bool:
+    """Whether so many leading eigenvectors of a moment of this size come from a sketch of it."""
+    return size > EXACT_LIMIT and columns < size
+
+
 class Sums(ABC):
     """Statistics of one layer, summed over the examples seen so far."""
 
