@@ -16,7 +16,6 @@ layer l, that gives four networks from the same draws, each with or without two 
 independent δ_l and uncorrelated with the linear ones. So whatever moves the mean of mc is due to gates.
 """
 
-import argparse
 import json
 import math
 import platform
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command_line import read_arguments
 from held_gates import Flips, Trace, displaced, forward, record, tangent
 from predictives import Task, batches
 from predictives import digits as digits_tasks
@@ -337,13 +337,7 @@ def each_input(traces: list[Trace]) -> list[Tensor]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"any of {', '.join(TASKS)}; all where none is given")
-    parser.add_argument("--page", action="store_true", help="write the page of the documentation and run nothing")
-    options = parser.parse_args()
-    for name in options.tasks:
-        if name not in TASKS:
-            parser.error(f"a task must be one of {', '.join(TASKS)}, got {name!r}")
+    options = read_arguments(__doc__, TASKS)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if options.page:
         from mc_or_linear_page import write_page

@@ -7,7 +7,6 @@ UCI and MNIST are read from the folder INFOFORM_DATA. A row is one choice of all
 and, where there is unknown data (pixel-shuffled digits; notMNIST), AUROC of the predictive entropy.
 """
 
-import argparse
 import gzip
 import json
 import math
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from command_line import read_arguments
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -214,13 +214,7 @@ def read() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"any of {', '.join(TASKS)}")
-    parser.add_argument("--page", action="store_true", help="write the page of the documentation and run nothing")
-    options = parser.parse_args()
-    for name in options.tasks:
-        if name not in TASKS:
-            parser.error(f"a task must be one of {', '.join(TASKS)}, got {name!r}")
+    options = read_arguments(__doc__, TASKS)
     if options.page:
         from predictives_page import write_page
 
