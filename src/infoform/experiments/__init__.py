@@ -1,0 +1,25 @@
+"""The paper's tables and figures: to add one, write a file with an `EXPERIMENT` and a line in `EXPERIMENTS`.
+
+    python -m infoform.experiments NAME [--quick | --full] [--out DIR] [--page DOCS]
+
+An experiment's module is imported only when it is asked for, since some need packages of an extra.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from infoform.experiments.base import Experiment, Settings
+from infoform.experiments.result import Result
+
+EXPERIMENTS: dict[str, str] = {}  # name -> module with an EXPERIMENT
+
+
+def get_experiment(name: str) -> Experiment[Any]:
+    """Return the experiment of this name."""
+    if name not in EXPERIMENTS:
+        raise ValueError(f"an experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}.")
+    found: Experiment[Any] = import_module(EXPERIMENTS[name]).EXPERIMENT
+    return found
+
+
+__all__ = ["EXPERIMENTS", "Experiment", "Result", "Settings", "get_experiment"]

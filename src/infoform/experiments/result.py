@@ -1,0 +1,68 @@
+"""The one JSON of a run: what was found, piece by piece, and all that it depends on."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run as far as it has come; floats are kept to seven digits."""
+
+    experiment: str
+    settings: Mapping[str, Any]
+    seed: int
+    total: int  # pieces of the whole run
+    commit: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0  # of all pieces together
+    peak_memory_bytes: int = 0
+    pieces: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether no piece is missing."""
+        return len(self.pieces) == self.total
+
+    def with_piece(self, key: str, found: Mapping[str, Any], *, seconds: float, peak_memory_bytes: int) -> "Result":
+        """Return the same run with one more piece."""
+        return replace(
+            self,
+            pieces={**self.pieces, key: _rounded(dict(found))},
+            seconds=_rounded(self.seconds + seconds),
+            peak_memory_bytes=max(self.peak_memory_bytes, peak_memory_bytes),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the file, a line for each piece, through another one: an interruption leaves the old or the new."""
+        fields = asdict(self)
+        lines = [f"  {json.dumps(key)}: {_compact(value)}" for key, value in fields.pop("pieces").items()]
+        head = [f" {json.dumps(key)}: {_compact(value)}" for key, value in fields.items()]
+        text = "{\n" + ",\n".join([*head, ' "pieces": {\n' + ",\n".join(lines) + "\n }"]) + "\n}\n"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".part")
+        beside.write_text(text)
+        os.replace(beside, path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Result":
+        """Read a file that `save` wrote."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ValueError(f"'{path}' must be the JSON of a run, and is not ({error}); move it away.") from error
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value

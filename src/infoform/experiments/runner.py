@@ -1,0 +1,155 @@
+"""Run an experiment, piece by piece, into one JSON; stop and resume at will; write its page."""
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from infoform.experiments import get_experiment
+from infoform.experiments.result import Result
+
+
+def result_path(name: str, out: Path, *, quick: bool = False, full: bool = False) -> Path:
+    """Return the file of a run: quick and full ones stand beside the default one."""
+    return out / f"{name}{'-quick' if quick else '-full' if full else ''}.json"
+
+
+def reproduce(
+    name: str,
+    *,
+    quick: bool = False,
+    full: bool = False,
+    out: Path = Path("out/experiments"),
+    cache: Path | None = None,
+    progress: bool = True,
+) -> Result:
+    """Run the pieces that are missing, and return the result, which is also in `result_path(...)`.
+
+    The file is written after every piece, so that a run stopped by Ctrl-C, or by a failing piece, goes on from there
+    when it is called again. `cache` (default: a folder in `out`) keeps what pieces share and may be deleted.
+    """
+    if quick and full:
+        raise ValueError("a run is either quick or full, got both; leave one out.")
+    experiment = get_experiment(name)
+    settings = experiment.settings(quick=quick, full=full)
+    keys = list(experiment.pieces(settings))
+    path = result_path(name, out, quick=quick, full=full)
+    wanted = json.loads(json.dumps(asdict(settings)))
+    result = _resume(path, wanted) if path.exists() else Result(name, wanted, settings.seed, len(keys))
+    missing = [key for key in keys if key not in result.pieces]
+    if not missing:
+        return result
+    known = {"commit": _commit(), "versions": _versions(experiment.packages)}
+    result = Result(**{**vars(result), **known, "total": len(keys)})
+    cache = out / "cache" if cache is None else cache
+    bar = Progress(
+        TextColumn(name),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        console=Console(stderr=True),
+        disable=not progress,
+    )
+    with bar:
+        task = bar.add_task("", total=len(keys), completed=len(keys) - len(missing))
+        for key in missing:
+            bar.update(task, description=key)
+            begun = time.perf_counter()
+            found = experiment.run_piece(key, settings, cache=cache)
+            seconds = time.perf_counter() - begun
+            result = result.with_piece(key, found, seconds=seconds, peak_memory_bytes=_peak_memory())
+            try:
+                result.save(path)
+            except ValueError as error:
+                raise ValueError(f"piece '{key}' of '{name}' must hold finite numbers only: {error}.") from error
+            bar.advance(task)
+    return result
+
+
+def write_page(name: str, result: Result, docs: Path) -> Path:
+    """Write `docs/experiments/NAME.md`, and the experiment's pictures into `docs/images`, from the result alone."""
+    experiment = get_experiment(name)
+    if not result.complete:
+        raise ValueError(
+            f"a page needs all {result.total} pieces of '{name}', got {len(result.pieces)}; run it to its end first."
+        )
+    (docs / "images").mkdir(parents=True, exist_ok=True)
+    experiment.charts(result, docs / "images")
+    settings = ", ".join(f"{key} = {_plain(value)}" for key, value in result.settings.items())
+    versions = ", ".join(f"{package} {number}" for package, number in result.versions.items())
+    text = f"""# {name}
+
+{experiment.summary} Reproduces: {experiment.reproduces}.
+
+{experiment.page(result).strip()}
+
+## How it was run
+
+`infoform reproduce {name}`, {result.total} pieces, {_duration(result.seconds)} on CPU, at most
+{result.peak_memory_bytes / 2**20:.0f} MiB; commit {(result.commit or "unknown")[:12]}; {versions}.
+Settings: {settings}.
+
+This page is written from the run's JSON by `python -m infoform.experiments {name} --page docs`.
+"""
+    path = docs / "experiments" / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _resume(path: Path, wanted: Mapping[str, Any]) -> Result:
+    result = Result.load(path)
+    for key in sorted({*wanted, *result.settings}):
+        was, now = result.settings.get(key), wanted.get(key)
+        if was != now:
+            raise ValueError(
+                f"'{path}' was made with other settings ({key} was {_plain(was)}, is {_plain(now)}); "
+                "move it away, or choose another folder with out=."
+            )
+    return result
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    found = {package: version(package) for package in ("infoform", "torch", "numpy", *packages)}
+    return {"python": platform.python_version(), **found}
+
+
+def _commit() -> str | None:
+    """Return the commit of the code that runs, where it is a clone; `+` where it was changed since."""
+    folder = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    head = git("rev-parse", "--short=12", "HEAD")
+    if not head:
+        return None
+    return head + ("+" if git("status", "--porcelain", "--", "..") else "")
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux kibibytes

@@ -1,0 +1,179 @@
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infoform import experiments
+from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment, runner
+from infoform.experiments.__main__ import main
+from infoform.experiments.markdown import bold_best, mean_std, table
+from infoform.experiments.runner import reproduce, result_path, write_page
+
+
+@dataclass(frozen=True)
+class SquareSettings(Settings):
+    count: int = 3
+
+
+class Squares(Experiment[SquareSettings]):
+    name = "squares"
+    summary = "Squares of small numbers."
+    reproduces = "nothing"
+
+    def __init__(self) -> None:
+        self.count, self.done, self.fail_at = 3, list[str](), ""
+        self.error: BaseException = KeyboardInterrupt()
+
+    def settings(self, *, quick: bool = False, full: bool = False) -> SquareSettings:
+        return SquareSettings(count=1 if quick else self.count)
+
+    def pieces(self, settings: SquareSettings) -> Sequence[str]:
+        return [str(index) for index in range(settings.count)]
+
+    def run_piece(self, key: str, settings: SquareSettings, *, cache: Path) -> dict[str, Any]:
+        if key == self.fail_at:
+            raise self.error
+        self.done.append(key)
+        return {"square": int(key) ** 2, "third": int(key) / 3}
+
+    def page(self, result: Result) -> str:
+        return f"Sum {sum(piece['square'] for piece in result.pieces.values())}."
+
+    def charts(self, result: Result, folder: Path) -> None:
+        (folder / "squares-1.png").write_text("picture")
+
+
+@pytest.fixture
+def squares(monkeypatch: pytest.MonkeyPatch) -> Squares:
+    one = Squares()
+    monkeypatch.setitem(EXPERIMENTS, "squares", "a_module")
+    monkeypatch.setattr(experiments, "import_module", lambda _: SimpleNamespace(EXPERIMENT=one))
+    return one
+
+
+def test_a_run_writes_one_json_with_all_that_it_depends_on(squares: Squares, tmp_path: Path) -> None:
+    result = reproduce("squares", out=tmp_path, progress=False)
+    saved = json.loads((tmp_path / "squares.json").read_text())
+    assert saved["pieces"] == {str(n): {"square": n**2, "third": float(f"{n / 3:.7g}")} for n in range(3)}
+    assert saved["settings"] == {"seed": 0, "count": 3}
+    assert {"seed", "commit", "seconds", "peak_memory_bytes"} <= set(saved)
+    assert {"python", "torch", "numpy", "infoform"} <= set(saved["versions"])
+    assert result == Result.load(tmp_path / "squares.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["squares.json"]
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(squares: Squares, tmp_path: Path) -> None:
+    squares.fail_at = "2"
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("squares", out=tmp_path, progress=False)
+    assert not Result.load(tmp_path / "squares.json").complete
+    squares.fail_at = ""
+    assert reproduce("squares", out=tmp_path, progress=False).complete
+    assert squares.done == ["0", "1", "2"]
+
+
+def test_a_complete_run_is_not_repeated(squares: Squares, tmp_path: Path) -> None:
+    first = reproduce("squares", out=tmp_path, progress=False)
+    assert reproduce("squares", out=tmp_path, progress=False) == first
+    assert len(squares.done) == 3
+
+
+def test_a_file_of_other_settings_is_refused_and_left_alone(squares: Squares, tmp_path: Path) -> None:
+    reproduce("squares", out=tmp_path, progress=False)
+    before = (tmp_path / "squares.json").read_text()
+    squares.count = 5
+    with pytest.raises(ValueError, match=r"other settings \(count was 3, is 5\); move it away"):
+        reproduce("squares", out=tmp_path, progress=False)
+    assert (tmp_path / "squares.json").read_text() == before
+
+
+def test_quick_and_default_runs_stand_side_by_side(squares: Squares, tmp_path: Path) -> None:
+    assert reproduce("squares", quick=True, out=tmp_path, progress=False).total == 1
+    assert reproduce("squares", out=tmp_path, progress=False).total == 3
+    assert result_path("squares", tmp_path, quick=True).exists()
+    with pytest.raises(ValueError, match="either quick or full"):
+        reproduce("squares", quick=True, full=True, out=tmp_path)
+
+
+def test_a_piece_that_is_not_finite_is_an_error_that_names_it(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(squares, "run_piece", lambda key, settings, cache: {"square": float("nan")})
+    with pytest.raises(ValueError, match="piece '0' of 'squares' must hold finite numbers"):
+        reproduce("squares", out=tmp_path, progress=False)
+    assert not (tmp_path / "squares.json").exists()
+
+
+def test_a_file_that_is_no_run_is_named(squares: Squares, tmp_path: Path) -> None:
+    (tmp_path / "squares.json").write_text("{")
+    with pytest.raises(ValueError, match=r"squares\.json' must be the JSON of a run"):
+        reproduce("squares", out=tmp_path, progress=False)
+
+
+def test_a_page_is_written_from_the_result_alone(squares: Squares, tmp_path: Path) -> None:
+    result = reproduce("squares", out=tmp_path, progress=False)
+    squares.done.clear()
+    text = write_page("squares", result, tmp_path / "docs").read_text()
+    assert text.startswith("# squares\n\nSquares of small numbers.")
+    assert "Sum 5." in text
+    assert "count = 3" in text
+    assert (tmp_path / "docs" / "images" / "squares-1.png").exists()
+    assert not squares.done
+
+
+def test_a_page_of_an_unfinished_run_is_refused(squares: Squares, tmp_path: Path) -> None:
+    squares.fail_at = "1"
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("squares", out=tmp_path, progress=False)
+    with pytest.raises(ValueError, match="needs all 3 pieces of 'squares', got 1"):
+        write_page("squares", Result.load(tmp_path / "squares.json"), tmp_path)
+
+
+def test_the_command_ends_with_one_line(squares: Squares, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    squares.fail_at = "1"
+    with pytest.raises(SystemExit, match="stopped; the same command goes on from"):
+        main(["squares", "--out", str(tmp_path)])
+    squares.error = ValueError("no data here.")
+    with pytest.raises(SystemExit, match=r"^no data here\.$"):
+        main(["squares", "--out", str(tmp_path)])
+    squares.fail_at = ""
+    main(["squares", "--out", str(tmp_path)])
+    main(["squares", "--out", str(tmp_path), "--page", str(tmp_path / "docs")])
+    assert capsys.readouterr().out.split() == [
+        str(tmp_path / "squares.json"),
+        str(tmp_path / "docs/experiments/squares.md"),
+    ]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_of_the_table_is_itself(name: str) -> None:
+    one = get_experiment(name)
+    assert one.name == name
+    assert one.summary.endswith(".")
+    for size in ({}, {"quick": True}, {"full": True}):
+        settings = one.settings(**size)
+        keys = list(one.pieces(settings))
+        assert keys
+        assert len(set(keys)) == len(keys)
+
+
+def test_an_unknown_experiment_is_named() -> None:
+    with pytest.raises(ValueError, match="got 'nonesuch'"):
+        get_experiment("nonesuch")
+
+
+def test_a_clone_tells_its_commit() -> None:
+    if not (Path(runner.__file__).parents[3] / ".git").exists():
+        pytest.skip("not a clone")
+    assert runner._commit()
+
+
+def test_tables_are_markdown() -> None:
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+    assert mean_std([1.0, 3.0], 1) == "2.0 ± 1.4"
+    assert mean_std([1.0]) == "1.000"
+    assert bold_best(["x", "y"], [2.0, 1.0]) == ["x", "**y**"]
