@@ -1,0 +1,73 @@
+"""What the loaders of images share: pictures with their classes, and where files are looked for.
+
+A file is looked for in `root` if one is given; else in the folder INFOFORM_DATA, then in `~/.cache/infoform`.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+CACHE = Path("~/.cache/infoform")
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Pictures and their classes."""
+
+    pixels: Tensor  # (N, C, H, W), uint8
+    labels: Tensor  # (N,), int64
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: slice | Tensor) -> "Images":
+        return Images(self.pixels[rows], self.labels[rows])
+
+    def scaled(self, mean: Sequence[float], std: Sequence[float]) -> Tensor:  # (N, C, H, W), float32
+        """Return the pixels between 0 and 1, less the mean and over the standard deviation of every channel."""
+        shape = (1, -1, 1, 1)
+        return (self.pixels / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)
+
+
+def find(what: str, names: Sequence[str], root: str | os.PathLike[str] | None, *, remedy: str) -> Path:
+    """Return the first of these files or folders that exists, in the order of roots, then of names."""
+    for folder in roots(root):
+        for name in names:
+            if (folder / name).exists():
+                return folder / name
+    looked = ", ".join(f"'{folder}'" for folder in roots(root))
+    raise FileNotFoundError(f"{what} must be in {looked} as {' or '.join(names)}, and is not; {remedy}.")
+
+
+def roots(root: str | os.PathLike[str] | None) -> list[Path]:
+    """Return the folders in which data are looked for."""
+    if root is not None:
+        return [Path(root).expanduser()]
+    named = os.environ.get("INFOFORM_DATA")
+    return [*([Path(named)] if named else []), CACHE.expanduser()]
+
+
+def fetch(data_set: str, root: str | os.PathLike[str] | None, **options: object) -> Path:
+    """Let torchvision download one of its data sets into `root` (default: the cache); return that folder."""
+    try:
+        datasets = import_module("torchvision.datasets")
+    except ImportError as error:
+        raise ImportError(
+            f"download=True needs torchvision, which cannot be imported ({error}); pip install torchvision, "
+            "or put the files into the folder INFOFORM_DATA."
+        ) from error
+    folder = (CACHE if root is None else Path(root)).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    getattr(datasets, data_set)(str(folder), download=True, **options)
+    return folder
+
+
+def check_part(part: str) -> None:
+    """Raise a ValueError unless the part is "train" or "test"."""
+    if part not in ("train", "test"):
+        raise ValueError(f"part must be 'train' or 'test', got {part!r}.")
