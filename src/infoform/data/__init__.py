@@ -6,4 +6,8 @@ downloads go; a module is imported only when it is used.
 
 DATA_SETS: dict[str, str] = {  # name -> module
     "uci": "infoform.data.uci",
+    "mnist": "infoform.data.mnist",
+    "notmnist": "infoform.data.notmnist",
+    "cifar10": "infoform.data.cifar10",
+    "svhn": "infoform.data.svhn",
 }

@@ -1,0 +1,105 @@
+"""SWAG: a Gaussian from the weights along SGD at a constant learning rate; Maddox et al. 2019, algorithm 1.
+
+    θ ~ N(mean, s (½ diag(square − mean²) + D Dᵀ / (2 (K − 1))))        D: the last K deviations from the running mean
+
+Batch-norm statistics are renewed for every sample. `predict(...).plain` is SWA's prediction: `network` has the mean.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from infoform.baselines.baseline import Bar, WeightBaseline
+from infoform.baselines.moments import Moments, collect_moments, has_batch_norm, renewed_batch_norm
+from infoform.baselines.swa import set_weights
+from infoform.likelihoods import Likelihood
+from infoform.randomness import isolated
+from infoform.settings import check_whole
+
+
+class SWAG(WeightBaseline):
+    """First and second moments of the weights, and `rank` deviations.
+
+    Training goes on from the model given for `epochs` epochs; weights are taken every `every` batches (None: once an
+    epoch). `scale` multiplies the covariance. `batch_norm_batches` is how many of the training loader's batches renew
+    batch-norm statistics (None: all), so the loader is kept until then.
+    """
+
+    name: ClassVar[str] = "swag"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        likelihood: str | Likelihood,
+        *,
+        epochs: int = 10,
+        every: int | None = None,
+        rank: int = 20,
+        scale: float = 1.0,
+        learning_rate: float = 1e-2,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        batch_norm_batches: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model, likelihood, seed=seed)
+        check_whole("epochs", epochs)
+        check_whole("rank", rank, least=2)
+        if not 0 <= scale < math.inf:
+            raise ValueError(f"scale must be at least 0 and finite, got {scale}.")
+        self.epochs, self.every, self.rank, self.scale = epochs, every, rank, scale
+        self.learning_rate, self.momentum, self.weight_decay = learning_rate, momentum, weight_decay
+        self.batch_norm_batches = batch_norm_batches
+        self.default_samples = 30
+        self.moments: Moments | None = None
+        self._loader: Iterable[Any] = ()
+        self._drawn: tuple[tuple[int, int, float], dict[str, Tensor]] | None = None
+
+    def _train(self, network: nn.Module, loader: Iterable[Any], bar: Bar) -> None:
+        self._loader, self._drawn = loader, None
+        self.moments = collect_moments(
+            network,
+            loader,
+            self.likelihood,
+            bar,
+            rank=self.rank,
+            epochs=self.epochs,
+            every=self.every,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
+        if len(self.moments.deviations) < 2:
+            raise ValueError("SWAG needs weights of two moments or more, got one; train longer or lower `every`.")
+        set_weights(network, self.moments.mean, loader, batches=self.batch_norm_batches)
+
+    def _draw(self, count: int, seed: int) -> dict[str, Tensor]:
+        """Return samples and their batch-norm statistics; the last ones are kept, as many batches ask for them."""
+        key = (count, seed, self.scale)
+        if self._drawn is None or self._drawn[0] != key:
+            generator = torch.Generator().manual_seed(seed)
+            samples = [self._one(generator) for _ in range(count)]
+            if has_batch_norm(self.network):
+                for one in samples:
+                    with isolated(seed, loader=self._loader):  # so that all samples see the same batches
+                        batches = self.batch_norm_batches
+                        one |= renewed_batch_norm(self.network, one, self._loader, batches=batches)
+            self._drawn = key, {name: torch.stack([one[name] for one in samples]) for name in samples[0]}
+        return self._drawn[1]
+
+    def _one(self, generator: torch.Generator) -> dict[str, Tensor]:
+        assert self.moments is not None
+        moments, kept = self.moments, len(self.moments.deviations)
+        shared = torch.randn(kept, generator=generator)
+        weights = {}
+        for name, mean in moments.mean.items():
+            own = torch.randn(mean.shape, generator=generator).to(mean) * moments.variance(name).sqrt()
+            low_rank = torch.zeros_like(mean)
+            for number, deviation in zip(shared.tolist(), moments.deviations, strict=True):
+                low_rank.add_(deviation[name], alpha=number)
+            both = own / math.sqrt(2) + low_rank / math.sqrt(2 * (kept - 1))
+            weights[name] = mean + math.sqrt(self.scale) * both
+        return weights
