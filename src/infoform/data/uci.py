@@ -9,6 +9,7 @@ folder that INFOFORM_DATA names, and in `~/.cache/infoform`, into which
 import os
 import urllib.request
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def load_uci(name: str, split: int, *, root: str | os.PathLike[str] | None = Non
     splits = num_splits(name, root=root)
     if not 0 <= split < splits:
         raise ValueError(f"a split of '{name}' must be between 0 and {splits - 1}, got {split}.")
-    table = torch.from_numpy(np.loadtxt(folder / "data.txt"))
+    table = _table(folder / "data.txt")
     features, target = _indices(folder / "index_features.txt"), _indices(folder / "index_target.txt")
     train, test = (_indices(folder / f"index_{part}_{split}.txt") for part in ("train", "test"))
     x, y = table[:, features], table[:, target]
@@ -115,6 +116,11 @@ def download_uci(
 def _check_name(name: str) -> None:
     if name not in FOLDERS:
         raise ValueError(f"a UCI set must be one of {', '.join(FOLDERS)}, got {name!r}.")
+
+
+@lru_cache(maxsize=1)  # the splits of one set are mostly asked for one after another
+def _table(path: Path) -> Tensor:
+    return torch.from_numpy(np.loadtxt(path))
 
 
 def _indices(path: Path) -> list[int]:

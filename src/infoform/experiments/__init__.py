@@ -11,7 +11,9 @@ from typing import Any
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
 
-EXPERIMENTS: dict[str, str] = {}  # name -> module with an EXPERIMENT
+EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
+    "uci-information": "infoform.experiments.uci_information",
+}
 
 
 def get_experiment(name: str) -> Experiment[Any]:

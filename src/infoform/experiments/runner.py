@@ -147,7 +147,7 @@ def _commit() -> str | None:
     head = git("rev-parse", "--short=12", "HEAD")
     if not head:
         return None
-    return head + ("+" if git("status", "--porcelain", "--", "..") else "")
+    return head + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", "..") else "")
 
 
 def _peak_memory() -> int:

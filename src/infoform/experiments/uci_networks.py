@@ -1,0 +1,83 @@
+"""The trained networks of the UCI experiments: one hidden layer of 50 ReLUs (protein: 100), all splits at once.
+
+Trained weights are kept in the experiments' cache, so that pieces and experiments share them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from infoform.data.uci import RegressionSplit, load_uci, num_splits
+from infoform.experiments.shallow import ShallowStack, Training, train_stack
+
+SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
+
+
+def width(name: str) -> int:
+    """Return the number of hidden units that the paper uses."""
+    return 100 if name == "protein" else 50
+
+
+def split_of(name: str, split: int, *, held_out: float = 0.0) -> RegressionSplit:
+    """Return a standardised split; with `held_out`, of its training part, whose last share is the test part."""
+    raw = load_uci(name, split)
+    return (raw.held_out(held_out) if held_out else raw).standardised()
+
+
+def networks(
+    name: str,
+    *,
+    training: Training,
+    cache: Path,
+    decays: Sequence[float] = (0.0,),
+    held_out: float = 0.0,
+    kept: Sequence[int] = (),
+    seed: int = 0,
+) -> dict[int, ShallowStack]:
+    """Return networks of all splits by number of epochs: network `d · splits + k` has decay d and split k."""
+    wanted = {
+        "name": name, **asdict(training), "width": width(name), "decays": list(decays), "held_out": held_out,
+        "kept": list(kept), "seed": seed,
+    }  # fmt: skip
+    text = json.dumps(wanted, sort_keys=True)
+    size = f"{training.epochs}-{training.batch_size}-{'held' if held_out else 'all'}-{seed}"
+    path = cache / "uci-networks" / f"{name}-{size}.safetensors"
+    stacks = _read(path, text)
+    if stacks is None:
+        splits = [split_of(name, split, held_out=held_out) for split in range(num_splits(name))]
+        x, y = (torch.stack([getattr(one, part) for one in splits]) for part in ("train_x", "train_y"))
+        count = len(decays)
+        decay = torch.tensor(decays, dtype=torch.float64).repeat_interleave(len(splits))
+        stacks = train_stack(
+            x.repeat(count, 1, 1), y.repeat(count, 1, 1), width=width(name), training=training,
+            decay=decay if any(decays) else 0.0, kept=kept, seed=seed,
+        )  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tensors = {str(epoch): stack.flat for epoch, stack in stacks.items()}
+        save_file(tensors | {"inputs": torch.tensor(x.shape[2])}, path, metadata={"settings": text})
+    return stacks
+
+
+def predictions(model: nn.Module, x: Tensor) -> Tensor:  # (N, A) -> (N, 1)
+    """Return the plain network's answers."""
+    with torch.no_grad():
+        found: Tensor = model(x)
+    return found
+
+
+def _read(path: Path, settings: str) -> dict[int, ShallowStack] | None:
+    if not path.exists():
+        return None
+    with safe_open(path, "pt") as file:
+        if file.metadata()["settings"] != settings:
+            return None
+        inputs = int(file.get_tensor("inputs"))
+        hidden = json.loads(settings)["width"]
+        epochs = sorted(int(key) for key in file.keys() if key != "inputs")  # noqa: SIM118  (a file is no dict)
+        return {epoch: ShallowStack(file.get_tensor(str(epoch)), inputs, hidden) for epoch in epochs}
