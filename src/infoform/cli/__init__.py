@@ -1,0 +1,64 @@
+"""The command `infoform`: one program, one verb a file in `verbs/`.
+
+Nothing imported here imports torch: `infoform --help` and completion answer at once, a verb loads what it needs.
+"""
+
+from inspect import cleandoc
+from typing import Annotated
+
+import typer
+
+from infoform.cli.groups import with_groups
+from infoform.cli.mistakes import Verbs
+from infoform.cli.verbs import VERBS
+
+app = typer.Typer(
+    cls=Verbs,
+    name="infoform",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from infoform.version import __version__
+
+        typer.echo(f"infoform {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """How sure is a trained network? A posterior over its weights, in sparse information form.
+
+    From a network and a folder of data to calibrated predictions:
+
+        infoform fit runs/a -m model.py:net -w net.pt -d train.csv --target y
+        infoform tune runs/a --data val.csv
+        infoform evaluate runs/a --data test.csv
+        infoform predict runs/a --data new.csv --out predictions.csv
+
+    Nothing to try it on? `infoform demo` takes a minute. Each verb's --help has examples of its own.
+    """
+
+
+def _reflowed(text: str | None) -> str:
+    """Join the lines of paragraphs, so that a terminal of any width can break them; examples stay as they are."""
+    parts = cleandoc(text or "").split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else " ".join(part.split()) for part in parts)
+
+
+for name, verb in VERBS.items():
+    app.command(name, help=_reflowed(verb.__doc__))(with_groups(verb))
+
+
+def main() -> None:
+    """Run the program; the entry point of the installed command."""
+    app()

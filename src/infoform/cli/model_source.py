@@ -1,0 +1,139 @@
+"""A network from a factory and a file of weights; the file can hold tensors only, no code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import ModelOptions
+from infoform.cli.references import absolute, describe_failure, find_object
+
+NESTED = ("state_dict", "model_state_dict", "model", "weights")  # where training frameworks keep it
+PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.")  # what wrappers put before every name
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a network comes from; kept in a run, so that later verbs find it."""
+
+    model: str
+    weights: str | None
+    arguments: dict[str, Any]
+
+    @classmethod
+    def given(cls, options: ModelOptions, earlier: Mapping[str, Any] | None = None) -> "ModelSource":
+        """Return what was given, completed by what an earlier run had."""
+        earlier = earlier or {}
+        model = absolute(options.model) if options.model is not None else earlier.get("model")
+        if model is None:
+            raise Mistake("a network is needed: give --model file.py:factory or --model package.module:factory.")
+        weights = earlier.get("weights") if options.weights is None else str(options.weights.resolve())
+        arguments = _arguments(options.model_arg) if options.model_arg else dict(earlier.get("arguments", {}))
+        return cls(model, weights, arguments)
+
+    def load(self, device: str) -> nn.Module:
+        """Build the network in evaluation mode, with its weights, on the device."""
+        model = build_model(self.model, self.arguments)
+        if self.weights is not None:
+            load_weights(model, Path(self.weights))
+        try:
+            return model.eval().to(find_device(device))
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise Mistake(f"--device {device} cannot be used here: {reason}; try --device cpu.") from error
+
+
+def build_model(reference: str, arguments: Mapping[str, Any]) -> nn.Module:
+    """Call the factory; a module that is named directly is taken as it is."""
+    factory = find_object(reference, "--model")
+    if isinstance(factory, nn.Module):
+        return factory
+    if not callable(factory):
+        raise Mistake(f"--model must name a function or class that gives a network, got a {type(factory).__name__}.")
+    try:
+        model = factory(**arguments)
+    except Exception as error:
+        raise Mistake(
+            f"the factory '{reference}' fails: {describe_failure(error)}; arguments can be given by --model-arg."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise Mistake(f"the factory '{reference}' must give a torch.nn.Module, got a {type(model).__name__}.")
+    return model
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Read weights into the model, all of them; an error says in what they do not fit."""
+    state = read_state(path)
+    wanted = model.state_dict()
+    for prefix in ("", *PREFIXES):
+        if state and all(name.startswith(prefix) for name in state):
+            cut = {name[len(prefix) :]: tensor for name, tensor in state.items()}
+            if cut.keys() == wanted.keys():
+                state = cut
+                break
+    differences = [f"'{name}' is missing" for name in wanted if name not in state]
+    differences += [f"'{name}' is not in the network" for name in state if name not in wanted]
+    differences += [
+        f"'{name}' has shape {_shape(state[name])}, not {_shape(wanted[name])}"
+        for name in wanted
+        if name in state and state[name].shape != wanted[name].shape
+    ]
+    if differences:
+        more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise Mistake(f"the weights in '{path}' do not fit the network: {'; '.join(differences[:3])}{more}.")
+    model.load_state_dict(state)
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file or of a state_dict, which torch reads without running code."""
+    if not path.is_file():
+        raise Mistake(f"there is no file '{path}' to read weights from; check --weights.")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise Mistake(f"'{path}' is truncated or no safetensors file ({error}); save the weights again.") from error
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise Mistake(
+            f"'{path}' holds something else than tensors, or is broken; save the weights alone, by "
+            "torch.save(model.state_dict(), path) or safetensors."
+        ) from error
+    for key in NESTED:
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+            break
+    if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
+        raise Mistake(f"'{path}' holds no state_dict; save one by torch.save(model.state_dict(), path).")
+    return content
+
+
+def find_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise Mistake(f"--device must be auto, cpu, cuda or mps, got '{name}'.") from None
+
+
+def _arguments(given: list[str]) -> dict[str, Any]:
+    arguments = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.isidentifier():
+            raise Mistake(f"--model-arg must be name=value, got '{one}'.")
+        arguments[name] = yaml.safe_load(value)
+    return arguments
+
+
+def _shape(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "scalar"

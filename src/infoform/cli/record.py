@@ -1,0 +1,171 @@
+"""One run of a verb: tables for people, one JSON for programs, and the options it used, all beside each other.
+
+    with recorded(context, output, folder=run) as record:
+        ...
+        record.console.print(table)
+        record.result = {...}
+
+writes RUN/fit.json and RUN/fit.options.yaml; `--json PATH` writes the JSON elsewhere too, `--json -` prints it.
+"""
+
+import json
+import math
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, is_dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from infoform.cli.config_file import used_options, write_config
+from infoform.cli.mistakes import Mistake, say
+from infoform.cli.options import Output
+from infoform.version import __version__
+
+PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")
+
+
+@dataclass
+class Record:
+    """What a verb says and leaves."""
+
+    verb: str
+    console: Console
+    progress: bool
+    result: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Say something that the user should know, and keep it."""
+        self.notes.append(text)
+        say(f"note: {text}", style="yellow")
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Show that something without a bar of its own is at work, and for how long."""
+        shown = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True),
+            transient=True, disable=not self.progress,
+        )  # fmt: skip
+        with shown:
+            shown.add_task(text, total=None)
+            yield
+
+
+@contextmanager
+def recorded(
+    context: typer.Context, output: Output, *, folder: Path | None = None, name: str | None = None
+) -> Iterator[Record]:
+    """Run a verb; where it succeeds, write its JSON and options into the folder and to `--json`."""
+    verb = context.info_name or "infoform"
+    made = _make(folder)
+    quiet_stdout = output.json == "-"
+    record = Record(verb, Console(stderr=quiet_stdout, highlight=False), not output.quiet)
+    start, began = time.perf_counter(), datetime.now(UTC)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = lambda message, *_: record.note(" ".join(str(message).split()))
+            yield record
+    except BaseException:
+        if made and folder is not None and not any(folder.iterdir()):
+            folder.rmdir()  # nothing half-done is left behind
+        raise
+    content = {
+        "verb": verb,
+        "options": used_options(context),
+        "result": record.result,
+        "notes": record.notes,
+        "began": began.isoformat(timespec="seconds"),
+        "seconds": time.perf_counter() - start,
+        "peak_memory_bytes": peak_memory(),
+        "versions": versions(),
+    }
+    text = json.dumps(jsonable(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    name = name or verb
+    if folder is not None:
+        write_text(folder / f"{name}.json", text)
+        write_config(context, folder / f"{name}.options.yaml")
+        record.written += [folder / f"{name}.json"]
+    if output.json == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    elif output.json is not None:
+        target = Path(output.json)
+        write_text(target, text)
+        if folder is None:
+            write_config(context, target.with_suffix(".options.yaml"))
+        record.written.append(target)
+    if record.written:
+        listed = ", ".join(str(path) for path in record.written)
+        record.console.print(f"{_duration(content['seconds'])}; wrote {listed}", soft_wrap=True, markup=False)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise Mistake(f"'{path}' cannot be written: {error.strerror}; give another path.") from error
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value as JSON can hold it; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return jsonable(asdict(value))
+    if hasattr(value, "tolist"):  # tensors and arrays
+        return jsonable(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that decide the numbers, of what is installed."""
+    found = {"python": platform.python_version(), "infoform": __version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def peak_memory() -> int | None:
+    """Return the largest resident size of this process in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _make(folder: Path | None) -> bool:
+    if folder is None or folder.is_dir():
+        return False
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise Mistake(f"the folder '{folder}' cannot be made: {error.strerror}; give another one.") from error
+    return True
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

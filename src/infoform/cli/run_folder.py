@@ -1,0 +1,137 @@
+"""A run: the folder that `fit` makes and the other verbs read and add to.
+
+posterior.safetensors     the posterior; `tune` writes it again, with another τ
+fit.json, tune.json, ...  the last result of each verb
+fit.options.yaml, ...     the options it used; `infoform fit --config` does it again
+trials.json               of a search, which goes on from there
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from infoform.batches import device_of, read_batch, read_outputs
+from infoform.cli.mistakes import Mistake
+from infoform.cli.model_source import ModelSource
+from infoform.cli.options import DataOptions, ModelOptions
+from infoform.cli.sources import Data, Reading, open_data
+from infoform.laplace import Laplace
+
+LATER = ("tune", "trials", "predict", "evaluate", "acquire")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run's files are, and what its fit was told."""
+
+    path: Path
+
+    @property
+    def posterior(self) -> Path:
+        return self.path / "posterior.safetensors"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials.json"
+
+    def forget_results(self) -> None:
+        """Remove what the verbs after `fit` left, when the posterior that they used is replaced."""
+        for name in LATER:
+            for file in self.path.glob(f"{name}.*"):
+                file.unlink()
+
+    def fit_record(self) -> dict[str, Any]:
+        """Return what the fit wrote about itself."""
+        if not self.path.is_dir():
+            raise Mistake(f"there is no folder '{self.path}'; make a run by 'infoform fit {self.path} ...'.")
+        file = self.path / "fit.json"
+        if not file.is_file() or not self.posterior.is_file():
+            raise Mistake(f"'{self.path}' holds no posterior; make one by 'infoform fit {self.path} ...'.")
+        try:
+            record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            record["result"]["model"]["model"], record["result"]["data"]["facts"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Mistake(f"'{file}' was not written by 'infoform fit' or is damaged; fit again.") from error
+        return record
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run with its network and posterior in memory, ready to read data as the fit did."""
+
+    folder: RunFolder
+    laplace: Laplace
+    options: DataOptions
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: Path, model: ModelOptions, data: DataOptions) -> "OpenRun":
+        folder = RunFolder(path)
+        record = folder.fit_record()
+        network = ModelSource.given(model, record["result"]["model"]).load(model.device)
+        laplace = Laplace.load(folder.posterior, network)
+        earlier = {name.replace("-", "_"): value for name, value in record["options"].items()}
+        return cls(folder, laplace, data.filled(earlier), record["result"]["data"]["facts"])
+
+    def read(self, spec: str, *, labelled: bool) -> Data:
+        """Open data of the same form as the fit's."""
+        return read_for(self.laplace.model, spec, self.options, self.laplace.likelihood.name, self.facts, labelled)
+
+    @property
+    def classes(self) -> list[str] | None:
+        found: list[str] | None = self.facts.get("classes")
+        return found
+
+    @property
+    def has_curvature(self) -> bool:
+        """Tell whether the file holds all that the fit measured, or the posterior alone."""
+        try:
+            return bool(self.laplace.curvature)
+        except ValueError:
+            return False
+
+
+def read_for(
+    model: nn.Module,
+    spec: str,
+    options: DataOptions,
+    likelihood: str,
+    facts: Mapping[str, Any],
+    labelled: bool,
+) -> Data:
+    """Open data and see that the model takes them."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    data = open_data(spec, Reading(options, likelihood, dtype, facts, labelled))
+    outputs = _try_one_batch(model, data, spec)
+    classes = data.facts.get("classes")
+    if likelihood == "classification" and classes is not None and len(classes) != outputs:
+        raise Mistake(
+            f"the network has {outputs} outputs and '{spec}' {len(classes)} classes ({', '.join(classes[:4])}"
+            f"{', ...' if len(classes) > 4 else ''}); name a class for each output with --classes."
+        )
+    return data
+
+
+def _try_one_batch(model: nn.Module, data: Data, spec: str) -> int:
+    """Return the number of outputs for the first batch."""
+    raw = next(iter(data.loader), None)
+    if raw is None:
+        raise Mistake(f"'{spec}' gave no batches; check the data.")
+    batch = read_batch(raw, device_of(model))
+    try:
+        with torch.no_grad():
+            outputs = read_outputs(model(*batch.args, **batch.kwargs))
+    except Exception as error:
+        shapes = ", ".join(f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')}" for x in batch.tensors())
+        whole = any(not x.is_floating_point() for x in batch.tensors())
+        remedy = "give --divide-by 1 to make them floating-point" if whole else "check data and network"
+        raise Mistake(
+            f"the network fails on the first batch of '{spec}' (inputs {shapes}): "
+            f"{(str(error).splitlines() or [type(error).__name__])[0]}; {remedy}."
+        ) from error
+    return outputs.shape[1] if outputs.dim() > 1 else 1

@@ -1,0 +1,91 @@
+"""Arrays in an .npz: inputs and, by `--target` or the usual names, targets; the first axis is the examples."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.sources.base import Data, Reading, class_indices, tensor_loader
+
+INPUTS = ("x", "X", "inputs", "images", "features", "data")
+TARGETS = ("y", "Y", "targets", "target", "labels", "label")
+
+
+def takes(spec: str) -> bool:
+    return spec.lower().endswith(".npz")
+
+
+def read(spec: str, reading: Reading) -> Data:
+    arrays = _arrays(spec)
+    options = reading.options
+    target = options.target or next((name for name in TARGETS if name in arrays), None)
+    name = options.inputs or next((name for name in INPUTS if name in arrays), None)
+    for option, given in (("--inputs", options.inputs), ("--target", options.target if reading.labelled else None)):
+        if given is not None and given not in arrays:
+            raise Mistake(f"'{spec}' has no array '{given}', which {option} names; it has {', '.join(arrays)}.")
+    if name is None:
+        raise Mistake(f"which array of '{spec}' has the inputs? Give --inputs; it has {', '.join(arrays)}.")
+    if target not in arrays and reading.labelled:
+        raise Mistake(f"which array of '{spec}' has the targets? Give --target; it has {', '.join(arrays)}.")
+    inputs = _tensor(arrays[name], f"array '{name}' of '{spec}'")
+    if options.divide_by is not None:
+        inputs = inputs / options.divide_by
+    if inputs.is_floating_point():
+        inputs = inputs.to(reading.dtype)
+        _check_finite(inputs, f"array '{name}' of '{spec}'")
+    facts: dict[str, Any] = {} if reading.classes is None else {"classes": reading.classes}
+    labels = None
+    if target is not None and target in arrays:
+        labels = _targets(arrays[target], f"array '{target}' of '{spec}'", reading, facts)
+        if len(labels) != len(inputs):
+            raise Mistake(
+                f"inputs and targets must be as many, got {len(inputs)} in '{name}' and {len(labels)} in '{target}'."
+            )
+    return Data(tensor_loader(inputs, labels, reading.batch_size), len(inputs), None, facts)
+
+
+def _targets(array: Any, where: str, reading: Reading, facts: dict[str, Any]) -> Tensor:
+    if array.dtype.kind == "U":
+        if reading.likelihood != "classification":
+            raise Mistake(f"{where} must hold numbers for {reading.likelihood}, got text.")
+        labels = [str(value) for value in array]
+        facts["classes"] = reading.classes or sorted(set(labels))
+        return class_indices(labels, facts["classes"], where)
+    targets = _tensor(array, where)
+    if targets.is_floating_point():
+        _check_finite(targets, where)
+        if reading.likelihood == "classification" and bool((targets == targets.round()).all()):
+            return targets.long()
+        return targets.to(reading.dtype)
+    return targets.long() if reading.likelihood == "classification" else targets.to(reading.dtype)
+
+
+def _tensor(array: Any, where: str) -> Tensor:
+    if array.dtype.kind not in "iufb" or array.ndim == 0 or len(array) == 0:
+        raise Mistake(
+            f"{where} must hold numbers, one row an example, got {array.dtype} of shape {array.shape}; save it again."
+        )
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _check_finite(values: Tensor, where: str) -> None:
+    bad = ~values.isfinite().reshape(len(values), -1).all(1)
+    if bool(bad.any()):
+        raise Mistake(
+            f"{where} must be finite, and {int(bad.sum())} of {len(values)} examples are not "
+            f"(the first is number {int(bad.nonzero()[0])}); remove or repair them."
+        )
+
+
+def _arrays(spec: str) -> dict[str, Any]:
+    if not Path(spec).is_file():
+        raise Mistake(f"there is no file '{spec}' to read data from; check the path.")
+    try:
+        with np.load(spec, allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise Mistake(f"'{spec}' cannot be read as plain arrays ({error}); save it by numpy.savez.") from error

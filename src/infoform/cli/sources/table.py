@@ -1,0 +1,123 @@
+"""A table, CSV or Parquet: one row an example, one column a target, all others numbers that the network takes in."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.sources.base import Data, Reading, class_indices, split_names, tensor_loader
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
+
+
+def takes(spec: str) -> bool:
+    return spec.lower().endswith(SUFFIXES)
+
+
+def read(spec: str, reading: Reading) -> Data:
+    frame = _frame(spec)
+    options = reading.options
+    targets = split_names(options.target)
+    if reading.labelled and not targets:
+        raise Mistake(f"which column of '{spec}' is the target? Give --target; it has {_listed(frame.columns)}.")
+    missing = [name for name in targets if name not in frame.columns]
+    if missing and reading.labelled:
+        raise Mistake(f"'{spec}' has no column '{missing[0]}', which --target names; it has {_listed(frame.columns)}.")
+    ignored = split_names(options.ignore)
+    columns = reading.facts.get("columns")
+    if columns is None:
+        absent = [name for name in ignored if name not in frame.columns]
+        if absent:
+            raise Mistake(
+                f"'{spec}' has no column '{absent[0]}', which --ignore names; it has {_listed(frame.columns)}."
+            )
+        columns = [str(name) for name in frame.columns if name not in (*targets, *ignored)]
+    absent = [name for name in columns if name not in frame.columns]
+    if absent:
+        raise Mistake(f"'{spec}' has no column '{absent[0]}', which the posterior was fitted with; add it.")
+    if not columns:
+        raise Mistake(f"'{spec}' has no columns besides the target, and the network needs inputs; check --ignore.")
+    inputs = torch.stack([_numbers(frame[name], spec, "drop it with --ignore, or") for name in columns], dim=1)
+    if options.divide_by is not None:
+        inputs = inputs / options.divide_by
+    facts: dict[str, Any] = {"columns": columns}
+    labels = None
+    if targets and not missing:
+        labels = _targets(frame, targets, spec, reading, facts)
+    elif reading.classes is not None:
+        facts["classes"] = reading.classes
+    loader = tensor_loader(inputs.to(reading.dtype), labels, reading.batch_size)
+    return Data(loader, len(frame), [f"row {index}" for index in range(len(frame))], facts)
+
+
+def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading, facts: dict[str, Any]) -> Tensor:
+    if reading.likelihood != "classification":
+        values = torch.stack([_numbers(frame[name], spec, "") for name in names], dim=1)
+        return values.to(reading.dtype)
+    if len(names) > 1:
+        raise Mistake(f"a classifier has one target column, got {', '.join(names)}; use --likelihood multilabel.")
+    column = frame[names[0]]
+    if column.isna().any():
+        raise Mistake(
+            f"'{spec}' has no value in column '{names[0]}', row {int(column.isna().argmax())}; remove the row."
+        )
+    if column.dtype.kind in "iubf" and reading.classes is None:
+        numbers = torch.tensor(column.to_numpy(dtype="float64"))
+        if not bool((numbers == numbers.round()).all()):
+            raise Mistake(
+                f"the target '{names[0]}' of '{spec}' has the value {float(numbers[numbers != numbers.round()][0]):g}, "
+                "and classes are whole numbers or names; use --likelihood regression for numbers."
+            )
+        return numbers.long()
+    labels = [_label(value) for value in column]
+    facts["classes"] = reading.classes or sorted(set(labels))
+    return class_indices(labels, facts["classes"], f"column '{names[0]}' of '{spec}'")
+
+
+def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)
+    if column.dtype.kind not in "iubf":
+        first = next((value for value in column if isinstance(value, str)), column.iloc[0])
+        raise Mistake(f"column '{column.name}' of '{spec}' must hold numbers, got {first!r}; {remedy} encode it.")
+    values = torch.tensor(column.to_numpy(dtype="float64"))
+    bad = ~values.isfinite()
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise Mistake(
+            f"column '{column.name}' of '{spec}' must be finite, and {int(bad.sum())} of {len(values)} values are not "
+            f"(the first in row {row}); remove those rows, or fill them in."
+        )
+    return values
+
+
+def _label(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _frame(spec: str) -> "DataFrame":
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise Mistake("reading tables needs pandas, which is not installed: pip install 'infoform[tables]'.") from None
+    if not Path(spec).is_file():
+        raise Mistake(f"there is no file '{spec}' to read data from; check the path.")
+    try:
+        if spec.lower().endswith((".parquet", ".pq")):
+            frame = pandas.read_parquet(spec)
+        else:
+            frame = pandas.read_csv(spec, sep="\t" if ".tsv" in spec.lower() else ",")
+    except Exception as error:
+        raise Mistake(f"'{spec}' cannot be read as a table: {' '.join(str(error).split())}.") from error
+    if len(frame) == 0:
+        raise Mistake(f"'{spec}' has no rows; a table needs at least one.")
+    frame.columns = frame.columns.map(str)
+    return frame
+
+
+def _listed(names: Any) -> str:
+    shown = [str(name) for name in names]
+    return ", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")

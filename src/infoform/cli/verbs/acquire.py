@@ -1,0 +1,91 @@
+"""`infoform acquire`: which inputs of a pool to have labelled next."""
+
+from typing import Annotated
+
+import typer
+
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, Run, names_in
+from infoform.cli.record import recorded
+
+
+def acquire(
+    context: typer.Context,
+    run: Run,
+    data: DataSpec,
+    *,
+    number: Annotated[int, typer.Option("--number", "-n", metavar="N", help="How many to choose.")] = 10,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="SCORE",
+            help="variance or mutual_information.",
+            autocompletion=names_in("infoform.acquire:SCORES"),
+            rich_help_panel="Prediction",
+        ),
+    ] = "variance",
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="linear-mc or mc; linear only with --each-alone.",
+            autocompletion=names_in("infoform.predict:KINDS"),
+            rich_help_panel="Prediction",
+        ),
+    ] = "linear-mc",
+    samples: Annotated[int, typer.Option(metavar="M", help="Networks drawn.", rich_help_panel="Prediction")] = 100,
+    each_alone: Annotated[
+        bool,
+        typer.Option(
+            "--each-alone",
+            help="Take the best scores, though they may be near-duplicates of each other.",
+            rich_help_panel="Prediction",
+        ),
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of what is drawn.", rich_help_panel="Prediction")
+    ] = None,
+    model: ModelOptions,
+    options: DataOptions,
+    output: Output,
+) -> None:
+    """Choose what to label next.
+
+    Those whose answers would tell most about the weights. The chosen are a batch: each counts what those before it
+    would have told.
+
+        infoform acquire runs/a --data pool.csv -n 20
+        infoform acquire runs/b --data photos/new -n 100 --by mutual_information
+
+    When they are labelled: infoform fit RUN --update --data LABELLED
+    """
+    from rich.table import Table
+
+    from infoform.acquire import acquire as choose
+    from infoform.cli.run_folder import OpenRun
+    from infoform.cli.verbs.predict import write_columns
+
+    with recorded(context, output, folder=run if run.is_dir() else None) as record:
+        opened = OpenRun.load(run, model, options)
+        pool = opened.read(data, labelled=False)
+        chosen = choose(
+            opened.laplace,
+            pool.loader,
+            number,
+            by=by,
+            kind=kind,
+            samples=samples,
+            seed=seed,
+            greedy=not each_alone,
+            progress=record.progress,
+        ).tolist()
+        columns = {"position": chosen, "example": [pool.name(index) for index in chosen]}
+        path = run / "acquire.csv"
+        write_columns(path, columns)
+        record.written.append(path)
+        table = Table("", "example", title=f"Label these {len(chosen)} next")
+        for place, name in enumerate(columns["example"][:20], start=1):
+            table.add_row(str(place), name)
+        record.console.print(table)
+        if len(chosen) > 20:
+            record.console.print(f"and {len(chosen) - 20} more in {path}.")
+        record.result = {"chosen": chosen, "examples": columns["example"], "by": by}

@@ -1,0 +1,40 @@
+"""`infoform demo`: what the library does, on digits and on a toy regression, in about a minute."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import Output
+from infoform.cli.record import recorded
+
+
+def demo(
+    context: typer.Context,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for pictures and results.")] = Path("out/demo"),
+    seed: Annotated[int, typer.Option(metavar="N", help="Of data, training and samples.")] = 0,
+    output: Output,
+) -> None:
+    """Show what it does, on digits, in about a minute.
+
+    An over-confident network and every posterior beside it: two tables, two pictures and results.json.
+
+        infoform demo
+        infoform demo --seed 1 --out out/another
+    """
+    import json
+    from importlib.util import find_spec
+
+    from infoform.demo import __main__ as program
+    from infoform.demo.digits import DigitsSettings
+    from infoform.demo.toy import ToySettings
+
+    missing = [package for module, package in program.NEEDED.items() if find_spec(module) is None]
+    if missing:
+        raise Mistake(f"the demo needs {', '.join(missing)}, not installed here: pip install 'infoform[demo]'.")
+    with recorded(context, output, folder=out) as record:
+        with record.waiting("training a network on digits and judging seven posteriors, about a minute"):
+            program.run(DigitsSettings(seed=seed), ToySettings(seed=seed), out=out)
+        record.result = json.loads((out / "results.json").read_text())

@@ -1,0 +1,214 @@
+"""`infoform fit`: measure the curvature of a trained network on its training data, and keep the posterior in a run."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PosteriorOptions, names_in
+from infoform.cli.record import Record, recorded
+
+if TYPE_CHECKING:
+    from infoform.laplace import Laplace
+
+SPECTRUM = 100  # eigenvalues of a layer in the JSON
+
+
+def fit(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="Folder to make for this run.", metavar="RUN")],
+    data: DataSpec,
+    *,
+    model: ModelOptions,
+    options: DataOptions,
+    likelihood: Annotated[
+        str,
+        typer.Option(
+            "--likelihood",
+            "-l",
+            metavar="NAME",
+            help="classification, multilabel or regression.",
+            autocompletion=names_in("infoform.likelihoods:LIKELIHOODS"),
+            rich_help_panel="Posterior",
+        ),
+    ] = "classification",
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SIGMA", help="Known noise of a regression; fitted where not given.", rich_help_panel="Posterior"
+        ),
+    ] = None,
+    posterior: PosteriorOptions,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Choose the ranks of inf within 48MB, say, after the fit.", rich_help_panel="Posterior"
+        ),
+    ] = None,
+    keep_curvature: Annotated[
+        bool,
+        typer.Option(
+            "--keep-curvature",
+            help="Save all that was measured: for --update, and `plan --memory` later.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Add these data to the run's posterior.", rich_help_panel="Posterior")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a posterior that is there.", rich_help_panel="Output")
+    ] = False,
+    output: Output,
+) -> None:
+    """Fit a posterior over the weights of a trained network.
+
+    Give the data it was trained on. The network is a function in a Python file that returns it, and its weights a
+    file; RUN is a folder that is made, and that the other verbs work on.
+
+    A table whose column 'species' is the class:
+
+        infoform fit runs/a --model model.py:net --weights net.safetensors \\
+            --data train.csv --target species
+
+    A folder with one folder of images a class:
+
+        infoform fit runs/b -m model.py:net -w net.pt -d photos/train \\
+            --image-size 224 --image-mean 0.485,0.456,0.406 \\
+            --image-std 0.229,0.224,0.225
+
+    Regression on the arrays 'x' and 'y' of a file, in at most 2 MB:
+
+        infoform fit runs/c -m model.py:net -w net.pt -d train.npz \\
+            --likelihood regression --memory 2MB
+
+    Your own loader; the last layers only:
+
+        infoform fit runs/d -m my.package:net -d my.package:train_loader \\
+            --layers 'head.*'
+
+    Next: infoform tune RUN --data VALIDATION
+    """
+    from infoform.cli.run_folder import RunFolder
+
+    folder = RunFolder(run)
+    if folder.posterior.exists() and not (force or update):
+        raise Mistake(f"'{run}' holds a posterior; give --force to replace it, --update to add to it, or another RUN.")
+    with recorded(context, output, folder=run, name="update" if update else "fit") as record:
+        if update:
+            laplace, about = _updated(folder, data, model, options, record)
+        else:
+            laplace, about = _fitted(data, model, options, likelihood, noise, posterior, record)
+        if memory is not None:
+            laplace.shrink(memory)
+        laplace.save(folder.posterior, curvature=keep_curvature or update)
+        record.written.append(folder.posterior)
+        folder.forget_results()  # they were another posterior's
+        _report(laplace, about, record)
+
+
+def _fitted(
+    data: str,
+    model: ModelOptions,
+    options: DataOptions,
+    likelihood: str,
+    noise: float | None,
+    posterior: PosteriorOptions,
+    record: Record,
+) -> tuple["Laplace", dict[str, Any]]:
+    from infoform.cli.model_source import ModelSource
+    from infoform.cli.run_folder import read_for
+    from infoform.laplace import Laplace
+    from infoform.likelihoods import Regression, get_likelihood
+
+    source = ModelSource.given(model)
+    chosen = get_likelihood(likelihood)
+    if noise is not None:
+        if not isinstance(chosen, Regression):
+            raise Mistake(f"--noise is for regression, got --likelihood {likelihood}; leave it out.")
+        chosen = Regression(noise)
+    settings = asdict(posterior)
+    precision = settings.pop("prior_precision")
+    network = source.load(model.device)
+    laplace = Laplace(network, chosen, **settings | {"rank": read_rank(posterior.rank)})
+    if precision is not None:
+        laplace.prior_precision = precision
+    if source.weights is None:
+        record.note("no --weights given: the weights are those that the factory gives.")
+    opened = read_for(network, data, options, chosen.name, {}, labelled=True)
+    laplace.fit(opened.loader, progress=record.progress)
+    return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
+
+
+def _updated(
+    folder: Any, data: str, model: ModelOptions, options: DataOptions, record: Record
+) -> tuple["Laplace", dict[str, Any]]:
+    from infoform.cli.run_folder import OpenRun
+
+    earlier = folder.fit_record()["result"]
+    run = OpenRun.load(folder.path, model, options)
+    if not run.has_curvature:
+        raise Mistake(f"--update needs a run that was fitted with --keep-curvature, and '{folder.path}' was not.")
+    opened = run.read(data, labelled=True)
+    run.laplace.fit(opened.loader, update=True, progress=record.progress)
+    return run.laplace, {"model": earlier["model"], "data": {"source": data, "facts": earlier["data"]["facts"]}}
+
+
+def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
+    from rich.table import Table
+
+    from infoform.plan import plan
+    from infoform.sizes import show_bytes
+
+    planned = plan(laplace)
+    table = Table("layer", title=f"Posterior ({laplace.settings.structure}, prior {laplace.prior.name})")
+    for head in ("shape", "rank", "bytes", "energy kept"):
+        table.add_column(head, justify="right")
+    for layer in planned.layers:
+        kept = "" if layer.kept is None else f"{layer.kept:.1%}"
+        rank = "" if layer.rank is None else str(layer.rank)
+        table.add_row(layer.name, "×".join(map(str, layer.shape)), rank, show_bytes(layer.nbytes), kept)
+    record.console.print(table)
+    covered = [row for row in laplace.coverage() if row.covered]
+    fixed = [row for row in laplace.coverage() if not row.covered]
+    assert laplace.num_data is not None
+    text = f"{laplace.num_data:,.0f} examples, {len(covered)} parameters with a posterior, {len(fixed)} held fixed"
+    record.console.print(f"{text}; {show_bytes(planned.total_bytes)} in all.")
+    for reason in sorted({row.reason for row in fixed}):
+        record.console.print(f"held fixed: {reason}", markup=False)
+    record.result = {
+        **about,
+        "likelihood": laplace.likelihood.name,
+        "settings": laplace.settings,
+        "prior": laplace.prior.name,
+        "prior_precision": laplace.prior_precision,
+        "num_data": laplace.num_data,
+        "noise": laplace.noise,
+        "total_bytes": planned.total_bytes,
+        "kept": planned.kept,
+        "layers": [{**asdict(layer), "eigenvalues": _spectrum(laplace, layer.name)} for layer in planned.layers],
+        "coverage": list(laplace.coverage()),
+    }
+
+
+def _spectrum(laplace: "Laplace", name: str) -> list[float] | None:
+    """Return the largest eigenvalues that the layer's basis has, in falling order; None where it has no basis."""
+    bases = laplace.curvature[name].bases
+    if not bases:
+        return None
+    basis = bases.get(laplace.settings.basis) or next(iter(bases.values()))
+    values: list[float] = basis.eigenvalues.double().flatten().sort(descending=True).values[:SPECTRUM].tolist()
+    return values
+
+
+def read_rank(text: str) -> Any:
+    try:
+        rank = yaml.safe_load(text)
+    except yaml.YAMLError:
+        rank = text
+    if isinstance(rank, bool) or not isinstance(rank, int | float | dict):
+        raise Mistake(f"--rank must be a number of eigenpairs, a share as 0.05, or {{layer: number}}, got '{text}'.")
+    return rank

@@ -1,0 +1,117 @@
+"""`infoform predict`: predictions of a run for new data, as a table with their uncertainties."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Run
+from infoform.cli.record import Record, recorded
+
+if TYPE_CHECKING:
+    from infoform.prediction import Prediction
+
+FORMATS = (".csv", ".parquet")
+SHOWN = 10  # rows on the screen
+
+
+def predict(
+    context: typer.Context,
+    run: Run,
+    data: DataSpec,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help=".csv or .parquet; RUN/predict.csv where not given.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    model: ModelOptions,
+    options: DataOptions,
+    prediction: PredictOptions,
+    output: Output,
+) -> None:
+    """Predict, with uncertainties.
+
+    A table of one row an example.
+
+    Columns: the class and its confidence, or mean, standard deviation and 95 % interval; what more data could tell
+    (epistemic, mutual_information) and what it could not (aleatoric); the entropy.
+
+        infoform predict runs/a --data new.csv
+        infoform predict runs/a --data photos/new --out predictions.parquet
+        infoform predict runs/a --data new.npz --kind mc --samples 30
+    """
+    from infoform.cli.run_folder import OpenRun
+    from infoform.integrations.tables import to_columns
+
+    target = run / "predict.csv" if out is None else out
+    if target.suffix not in FORMATS:
+        raise Mistake(f"--out must end with {' or '.join(FORMATS)}, got '{target}'.")
+    if not target.resolve().parent.is_dir():
+        raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
+    with recorded(context, output, folder=run if run.is_dir() else None) as record:
+        opened = OpenRun.load(run, model, options)
+        found = opened.read(data, labelled=False)
+        predicted, _ = opened.laplace.predict_loader(
+            found.loader,
+            kind=prediction.kind,
+            samples=prediction.samples,
+            link=prediction.link,
+            seed=prediction.seed,
+            progress=record.progress,
+        )
+        names = found.names or [str(index) for index in range(len(predicted))]
+        columns = to_columns(predicted, names=names, classes=opened.classes)
+        write_columns(target, columns)
+        record.written.append(target)
+        _show(columns, predicted, record)
+        record.result = {
+            "examples": len(predicted),
+            "predictions": str(target.resolve()),
+            "columns": list(columns),
+            "mean_entropy": float(predicted.entropy.mean()),
+            "mean_confidence": None if predicted.probs is None else float(predicted.confidence.mean()),
+        }
+
+
+def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
+    """Write a table, a CSV with nothing but Python, a Parquet with pandas."""
+    try:
+        if path.suffix == ".csv":
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(columns)
+                writer.writerows(zip(*columns.values(), strict=True))
+            return
+        try:
+            import pandas
+
+            pandas.DataFrame(columns).to_parquet(path)
+        except ImportError:
+            raise Mistake("a .parquet needs pandas and pyarrow: pip install 'infoform[tables]', or use .csv.") from None
+    except OSError as error:
+        raise Mistake(f"'{path}' cannot be written: {error.strerror or error}; give another path.") from error
+
+
+def _show(columns: dict[str, list[Any]], predicted: "Prediction", record: Record) -> None:
+    from rich.table import Table
+
+    if predicted.probs is None:
+        picked = [name for name in columns if name.partition("_")[0] in ("mean", "std", "low", "high")][:8]
+    else:
+        picked = ["class" if "class" in columns else "label", "confidence", "entropy", "mutual_information"]
+    order = predicted.mutual_information.argsort(descending=True, stable=True)[:SHOWN].tolist()
+    table = Table("example", title=f"The least known {len(order)} of {len(predicted)}")
+    for name in picked:
+        table.add_column(name.replace("_", " "), justify="right")
+    for index in order:
+        cells = (columns[name][index] for name in picked)
+        table.add_row(columns["example"][index], *(f"{x:.4g}" if isinstance(x, float) else str(x) for x in cells))
+    record.console.print(table)

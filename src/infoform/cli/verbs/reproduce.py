@@ -1,0 +1,76 @@
+"""`infoform reproduce`: run an experiment of the paper, or go on with it."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoform.cli.mistakes import Mistake, say
+from infoform.cli.options import Output, names_in
+from infoform.cli.record import recorded
+
+
+def reproduce(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Experiment; all are listed where it is left out.",
+            metavar="[NAME]",
+            autocompletion=names_in("infoform.experiments:EXPERIMENTS"),
+        ),
+    ] = None,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All that the paper did, where the default is less.")] = False,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the result's JSON.")] = Path("results"),
+    cache: Annotated[Path, typer.Option(metavar="FOLDER", help="What experiments share.")] = Path("out/cache"),
+    page: Annotated[
+        Path | None, typer.Option(metavar="DOCS", help="Write the page from the result, and run nothing.")
+    ] = None,
+    output: Output,
+) -> None:
+    """Run an experiment of the paper.
+
+    Interrupted, it goes on from where it stopped. Data are read from the folder that the variable INFOFORM_DATA names.
+
+        infoform reproduce
+        infoform reproduce NAME --quick
+        infoform reproduce NAME --out results
+        infoform reproduce NAME --page docs
+    """
+    from infoform.experiments import EXPERIMENTS
+    from infoform.experiments.result import Result
+    from infoform.experiments.runner import reproduce as run
+    from infoform.experiments.runner import result_path, write_page
+
+    with recorded(context, output) as record:
+        if name is None:
+            from rich.table import Table
+
+            table = Table("experiment", "what it shows", title="Experiments of the paper")
+            for key, experiment in EXPERIMENTS.items():
+                table.add_row(key, f"{experiment.summary} Reproduces: {experiment.reproduces}.")
+            record.console.print(table)
+            record.result = {"experiments": list(EXPERIMENTS)}
+            return
+        if name not in EXPERIMENTS:
+            raise Mistake(f"there is no experiment '{name}'; there are {', '.join(EXPERIMENTS) or 'none yet'}.")
+        path = result_path(name, out, quick=quick, full=full)
+        if page is not None:
+            if not path.is_file():
+                raise Mistake(f"a page is written from '{path}', which is not there; run the experiment first.")
+            result = Result.load(path)
+            record.written.append(write_page(name, result, page))
+        else:
+            try:
+                result = run(name, quick=quick, full=full, out=out, cache=cache, progress=record.progress)
+            except KeyboardInterrupt:
+                say(f"the pieces so far are in '{path}'; the same command goes on from there.", style="yellow")
+                raise
+            record.written.append(path)
+            record.console.print(
+                f"{name}: {len(result.pieces)} of {result.total} pieces, {result.seconds:.0f} s in all."
+            )
+        record.result = asdict(result)

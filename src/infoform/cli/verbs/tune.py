@@ -1,0 +1,176 @@
+"""`infoform tune`: the prior precision of a run, by a search on validation data or by the evidence."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from infoform.cli.config_file import used_options, write_config
+from infoform.cli.mistakes import Mistake, say
+from infoform.cli.options import DataOptions, ModelOptions, Output, PredictOptions, Run, names_in
+from infoform.cli.record import Record, recorded
+
+if TYPE_CHECKING:
+    from infoform.cli.run_folder import OpenRun, RunFolder
+
+SHOWN = 12  # trials in the table
+ABOUT_DATA = ("data", "target", "inputs", "ignore", "classes", "divide-by", "image-size", "image-mean", "image-std")
+
+
+def tune(
+    context: typer.Context,
+    run: Run,
+    *,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="DATA",
+            help="Validation data, of the same form as the fit's; without it, by evidence.",
+            rich_help_panel="Data",
+        ),
+    ] = None,
+    model: ModelOptions,
+    options: DataOptions,
+    objective: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="nll, ece or brier.",
+            autocompletion=names_in("infoform.search:OBJECTIVES"),
+            rich_help_panel="Search",
+        ),
+    ] = "nll",
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="grid, random or optuna.",
+            autocompletion=names_in("infoform.search:METHODS"),
+            rich_help_panel="Search",
+        ),
+    ] = "grid",
+    trials: Annotated[int, typer.Option(metavar="N", help="How many values are tried.", rich_help_panel="Search")] = 26,
+    low: Annotated[float, typer.Option(metavar="TAU", help="Least prior precision.", rich_help_panel="Search")] = 1e-4,
+    high: Annotated[float, typer.Option(metavar="TAU", help="Largest.", rich_help_panel="Search")] = 1e6,
+    num_data: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Search over N too, as the paper does.", rich_help_panel="Search"),
+    ] = None,
+    per_layer: Annotated[
+        bool, typer.Option("--per-layer", help="By evidence: one value a layer.", rich_help_panel="Search")
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget the trials of an earlier search.", rich_help_panel="Search")
+    ] = False,
+    prediction: PredictOptions,
+    output: Output,
+) -> None:
+    """Choose the prior precision, on validation data.
+
+    It says how far the weights may stray. Use the --kind that you will predict with. An interrupted search goes on
+    where it stopped, by the same command.
+
+        infoform tune runs/a --data val.csv
+        infoform tune runs/a --data val.csv --kind mc --samples 30
+        infoform tune runs/a --data val.csv --low 1 --high 10000 --trials 9
+        infoform tune runs/a --data val.csv --method optuna --num-data 100,1e5
+
+    Without data, by the evidence: quick, good for regression, often too wide for classifiers:
+
+        infoform tune runs/a
+
+    Next: infoform evaluate RUN --data TEST
+    """
+    from infoform.cli.run_folder import OpenRun
+
+    with recorded(context, output, folder=run if run.is_dir() else None) as record:
+        opened = OpenRun.load(run, model, options)
+        before = opened.laplace.prior_precision
+        if data is None:
+            opened.laplace.tune(per_layer=per_layer)
+        else:
+            if per_layer:
+                raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
+            _check_trials(context, opened.folder, restart)
+            loader = opened.read(data, labelled=True).loader
+            write_config(context, run / "tune.options.yaml")  # at once: trials are kept from now on
+            try:
+                opened.laplace.tune(
+                    loader,
+                    objective=objective,
+                    method=method,
+                    trials=trials,
+                    prior_precision=(low, high),
+                    num_data=_range(num_data),
+                    kind=prediction.kind,
+                    samples=prediction.samples,
+                    link=prediction.link,
+                    seed=prediction.seed,
+                    path=opened.folder.trials,
+                    progress=record.progress,
+                )
+            except KeyboardInterrupt:
+                say("the trials so far are kept; the same command goes on from there.", style="yellow")
+                raise
+        opened.laplace.save(opened.folder.posterior, curvature=opened.has_curvature)
+        record.written.append(opened.folder.posterior)
+        _report(opened, before, None if data is None else objective, record)
+
+
+def _check_trials(context: typer.Context, folder: "RunFolder", restart: bool) -> None:
+    """See that trials to go on from are of the same data; the library sees to the rest."""
+    if restart:
+        folder.trials.unlink(missing_ok=True)
+    saved = folder.path / "tune.options.yaml"
+    if not folder.trials.exists() or not saved.exists():
+        return
+    earlier, now = yaml.safe_load(saved.read_text(encoding="utf-8")), used_options(context)
+    for name in ABOUT_DATA:
+        if earlier.get(name) != now.get(name):
+            raise Mistake(
+                f"'{folder.trials}' holds trials with other data (--{name} was {earlier.get(name)}, "
+                f"is {now.get(name)}); add --restart to forget them."
+            )
+
+
+def _report(run: "OpenRun", before: Any, objective: str | None, record: Record) -> None:
+    from rich.table import Table
+
+    laplace = run.laplace
+    shown = laplace.trials if objective is not None else []
+    if objective is not None:
+        ranked = sorted(shown, key=lambda trial: trial.scores[objective])[:SHOWN]
+        table = Table("", "τ", "N", title=f"Best {len(ranked)} of {len(shown)} trials")
+        names = [name for name in ("nll", "ece", "brier", "accuracy", "rmse") if name in ranked[0].scores]
+        for name in names:
+            table.add_column(name, justify="right")
+        for trial in ranked:
+            cells = (f"{trial.scores[name]:.4f}" for name in names)
+            mark = "*" if trial is ranked[0] else ""
+            table.add_row(mark, f"{trial.prior_precision:.4g}", f"{trial.num_data:.4g}", *cells)
+        record.console.print(table)
+    how = "by evidence" if objective is None else f"by validation {objective}"
+    found = laplace.prior_precision
+    told = f"{found:.4g}" if isinstance(found, float) else ", ".join(f"{k}: {v:.4g}" for k, v in found.items())
+    record.console.print(f"prior precision τ = {told}, {how}.", highlight=False)
+    record.result = {
+        "method": "evidence" if objective is None else "search",
+        "objective": objective,
+        "prior_precision": found,
+        "prior_precision_before": before,
+        "num_data": laplace.num_data,
+        "noise": laplace.noise,
+        "trials": shown,
+    }
+
+
+def _range(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise Mistake(f"--num-data must be two numbers as in 100,100000, got '{text}'.") from None
+    return low, high

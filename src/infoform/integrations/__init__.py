@@ -1,0 +1,7 @@
+"""infoform beside other packages, one file each; none of them is needed, or imported, unless its file is.
+
+infoform.integrations.sklearn       InfClassifier, InfRegressor
+infoform.integrations.lightning     LaplaceCallback
+infoform.integrations.huggingface   LogitsOnly, trainer_loader, LaplaceTrainerCallback
+infoform.integrations.tables        to_pandas
+"""
