@@ -13,6 +13,10 @@ from infoform.experiments.result import Result
 
 EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
     "uci-information": "infoform.experiments.uci_information",
+    "uci-likelihood": "infoform.experiments.uci_likelihood",
+    "uci-landscape": "infoform.experiments.uci_landscape",
+    "active-learning": "infoform.experiments.active_learning",
+    "mnist": "infoform.experiments.mnist",
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-CACHED_NUMBERS = 2**15  # activations held by networks that are trained together: what a processor's cache holds
+CACHED_NUMBERS = 2**18  # activations held by networks that are trained together: what a processor's cache holds
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,10 @@ class ShallowStack:
         }
         model.load_state_dict(state)
         return model
+
+    def copy(self) -> "ShallowStack":
+        """Return the same networks with weights of their own."""
+        return ShallowStack(self.flat.clone(), self.num_inputs, self.width)
 
     def gradient(self, x: Tensor, y: Tensor) -> "ShallowStack":  # (R, N, A), (R, N, 1)
         """Return the gradient of every network's mean squared error."""

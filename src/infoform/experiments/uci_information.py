@@ -2,11 +2,11 @@
 
 The reference is the exact block of each layer, I = E ∇∇ᵀ with the exact Fisher matrix, of the same trained network:
 
-    err = |Î − I| / |I|,    Frobenius norms of the diagonals, or of all but the diagonals          Lee et al. 2020, sec. 5
+    err = |Î − I| / |I|,    Frobenius norms of the diagonals, or of all but the diagonals      Lee et al. 2020, sec. 5
 
-The second layer's gradients are its inputs alone (one output), so that every Kronecker form is exact there; the table is
-of the first layer, and "all" of both layers as one block-diagonal matrix. Predictive variances are compared at equal
-(N, τ): the mean over test inputs of |log(v / v_exact)|, with v = ∇ᵀ P⁻¹ ∇.
+The second layer's gradients are its inputs alone (one output), so that every Kronecker form is exact there; the table
+is of the first layer, and "all" of both layers as one block-diagonal matrix. Predictive variances are compared at
+equal (N, τ): the mean over test inputs of |log(v / v_exact)|, with v = ∇ᵀ P⁻¹ ∇.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +37,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "inf 5%": ("inf-paper", {"rank": 0.05}),
     "ours 5%": ("inf", {"rank": 0.05}),
     "ours": ("inf", {}),
+    "ours 100%": ("inf", {"rank": 1.0}),
 }
+VARIANCES = ("diag", "kfac", "efb", "inf 100%", "inf 5%", "ours 5%", "ours", "ours 100%")
 COMPARED = {  # whose predictive variances are compared; KFAC also with its prior as it is meant (the paper's OKF)
-    **{label: METHODS[label] for label in ("diag", "kfac", "efb", "inf 100%", "inf 5%", "ours 5%", "ours")},
+    **{label: METHODS[label] for label in VARIANCES},
     "okf": ("okf-paper", {}),
 }
-DEFINITE = ("inf 100%", "inf 5%", "ours 5%", "ours")
+DEFINITE = ("inf 100%", "inf 5%", "ours 5%", "ours", "ours 100%")
 
 
 @dataclass(frozen=True)

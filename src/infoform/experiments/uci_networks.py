@@ -35,15 +35,18 @@ def networks(
     *,
     training: Training,
     cache: Path,
-    decays: Sequence[float] = (0.0,),
+    decays: Sequence[float] | None = None,
     held_out: float = 0.0,
     kept: Sequence[int] = (),
     seed: int = 0,
 ) -> dict[int, ShallowStack]:
-    """Return networks of all splits by number of epochs: network `d · splits + k` has decay d and split k."""
+    """Return trained networks by number of epochs (those of `kept`, and the last): one of each split, in turn.
+
+    `decays` has one weight decay for each network: for the splits 0, 1, …, again 0, 1, …, and so on.
+    """
     wanted = {
-        "name": name, **asdict(training), "width": width(name), "decays": list(decays), "held_out": held_out,
-        "kept": list(kept), "seed": seed,
+        "name": name, **asdict(training), "width": width(name), "held_out": held_out, "kept": list(kept), "seed": seed,
+        "decays": None if decays is None else list(decays),
     }  # fmt: skip
     text = json.dumps(wanted, sort_keys=True)
     size = f"{training.epochs}-{training.batch_size}-{'held' if held_out else 'all'}-{seed}"
@@ -52,11 +55,11 @@ def networks(
     if stacks is None:
         splits = [split_of(name, split, held_out=held_out) for split in range(num_splits(name))]
         x, y = (torch.stack([getattr(one, part) for one in splits]) for part in ("train_x", "train_y"))
-        count = len(decays)
-        decay = torch.tensor(decays, dtype=torch.float64).repeat_interleave(len(splits))
+        count = 1 if decays is None else len(decays) // len(splits)
+        decay = 0.0 if decays is None else torch.tensor(decays, dtype=torch.float64)
         stacks = train_stack(
             x.repeat(count, 1, 1), y.repeat(count, 1, 1), width=width(name), training=training,
-            decay=decay if any(decays) else 0.0, kept=kept, seed=seed,
+            decay=decay, kept=kept, seed=seed,
         )  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         tensors = {str(epoch): stack.flat for epoch, stack in stacks.items()}
