@@ -52,7 +52,7 @@ def sentence(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         path = "infoform" if context is None else context.command_path
         text = _one_line(error.format_message()).rstrip(".")
-        return f"{text}{'' if text.endswith('?') else ';'} see '{path} --help'."
+        return f"{text}{' See' if text.endswith('?') else '; see'} '{path} --help'."
     if isinstance(error, Mistake):
         return _one_line(str(error))
     if isinstance(error, TOLD) and str(error):

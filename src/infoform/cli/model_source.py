@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import ModelOptions
-from infoform.cli.references import absolute, describe_failure, find_object
+from infoform.cli.references import absolute, describe_failure, find_object, shown
 
 NESTED = ("state_dict", "model_state_dict", "model", "weights")  # where training frameworks keep it
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.")  # what wrappers put before every name
@@ -61,10 +61,10 @@ def build_model(reference: str, arguments: Mapping[str, Any]) -> nn.Module:
         model = factory(**arguments)
     except Exception as error:
         raise Mistake(
-            f"the factory '{reference}' fails: {describe_failure(error)}; arguments can be given by --model-arg."
+            f"the factory '{shown(reference)}' fails: {describe_failure(error)}; arguments can be given by --model-arg."
         ) from error
     if not isinstance(model, nn.Module):
-        raise Mistake(f"the factory '{reference}' must give a torch.nn.Module, got a {type(model).__name__}.")
+        raise Mistake(f"the factory '{shown(reference)}' must give a torch.nn.Module, got a {type(model).__name__}.")
     return model
 
 
@@ -87,24 +87,28 @@ def load_weights(model: nn.Module, path: Path) -> None:
     ]
     if differences:
         more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
-        raise Mistake(f"the weights in '{path}' do not fit the network: {'; '.join(differences[:3])}{more}.")
+        raise Mistake(
+            f"the weights in '{shown(str(path))}' do not fit the network: {'; '.join(differences[:3])}{more}."
+        )
     model.load_state_dict(state)
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file or of a state_dict, which torch reads without running code."""
     if not path.is_file():
-        raise Mistake(f"there is no file '{path}' to read weights from; check --weights.")
+        raise Mistake(f"there is no file '{shown(str(path))}' to read weights from; check --weights.")
     if path.suffix == ".safetensors":
         try:
             return load_file(path)
         except (SafetensorError, OSError) as error:
-            raise Mistake(f"'{path}' is truncated or no safetensors file ({error}); save the weights again.") from error
+            raise Mistake(
+                f"'{shown(str(path))}' is truncated or no safetensors file ({error}); save the weights again."
+            ) from error
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise Mistake(
-            f"'{path}' holds something else than tensors, or is broken; save the weights alone, by "
+            f"'{shown(str(path))}' holds something else than tensors, or is broken; save the weights alone, by "
             "torch.save(model.state_dict(), path) or safetensors."
         ) from error
     for key in NESTED:
@@ -112,7 +116,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
             content = content[key]
             break
     if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
-        raise Mistake(f"'{path}' holds no state_dict; save one by torch.save(model.state_dict(), path).")
+        raise Mistake(f"'{shown(str(path))}' holds no state_dict; save one by torch.save(model.state_dict(), path).")
     return content
 
 

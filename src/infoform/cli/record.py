@@ -82,13 +82,14 @@ def recorded(
         if made and folder is not None and not any(folder.iterdir()):
             folder.rmdir()  # nothing half-done is left behind
         raise
+    seconds = time.perf_counter() - start
     content = {
         "verb": verb,
         "options": used_options(context),
         "result": record.result,
         "notes": record.notes,
         "began": began.isoformat(timespec="seconds"),
-        "seconds": time.perf_counter() - start,
+        "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),
     }
@@ -109,7 +110,7 @@ def recorded(
         record.written.append(target)
     if record.written:
         listed = ", ".join(str(path) for path in record.written)
-        record.console.print(f"{_duration(content['seconds'])}; wrote {listed}", soft_wrap=True, markup=False)
+        record.console.print(f"{_duration(seconds)}; wrote {listed}", soft_wrap=True, markup=False)
 
 
 def write_text(path: Path, text: str) -> None:

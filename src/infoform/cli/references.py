@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -18,13 +19,13 @@ def find_object(reference: str, what: str) -> Any:
         raise Mistake(f"{what} must be file.py:name or package.module:name, got '{reference}'; add ':' and a name.")
     is_file = place.endswith(".py")
     if is_file and not Path(place).is_file():
-        raise Mistake(f"there is no file '{place}', which {what} names; check the path.")
+        raise Mistake(f"there is no file '{shown(place)}', which {what} names; check the path.")
     module = _load_file(Path(place), what) if is_file else _load_module(place, what)
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             have = ", ".join(_public_names(module)[:8])
-            raise Mistake(f"'{place}' has no '{name}', which {what} names; it has {have or 'nothing public'}.")
+            raise Mistake(f"'{shown(place)}' has no '{name}', which {what} names; it has {have or 'nothing public'}.")
         found = getattr(found, part)
     return found
 
@@ -33,6 +34,11 @@ def absolute(reference: str) -> str:
     """Return the reference so that it holds in any folder."""
     place, _, name = reference.rpartition(":")
     return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else reference
+
+
+def shown(path: str) -> str:
+    """Return a path, or a reference to a file, as seen from the current folder."""
+    return path.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def describe_failure(error: BaseException) -> str:
@@ -60,7 +66,9 @@ def _load_file(path: Path, what: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise Mistake(f"'{path}', which {what} names, fails when imported: {describe_failure(error)}.") from error
+        raise Mistake(
+            f"'{shown(str(path))}', which {what} names, fails when imported: {describe_failure(error)}."
+        ) from error
     finally:
         if before is not None:
             sys.modules[name] = before

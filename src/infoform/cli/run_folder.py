@@ -39,6 +39,10 @@ class RunFolder:
     def trials(self) -> Path:
         return self.path / "trials.json"
 
+    @property
+    def trials_options(self) -> Path:
+        return self.path / "trials.options.yaml"
+
     def forget_results(self) -> None:
         """Remove what the verbs after `fit` left, when the posterior that they used is replaced."""
         for name in LATER:

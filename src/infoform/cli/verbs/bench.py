@@ -30,6 +30,8 @@ def bench(
 
     Libraries that are not installed are left out, and it says so. The whole takes hours, and goes on where it stopped:
 
+    Examples:
+
         infoform bench --quick
         infoform bench -- --missing
         infoform bench -- --networks mlp lenet --stages fits peaks

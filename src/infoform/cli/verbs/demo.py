@@ -21,10 +21,14 @@ def demo(
 
     An over-confident network and every posterior beside it: two tables, two pictures and results.json.
 
+    Examples:
+
         infoform demo
         infoform demo --seed 1 --out out/another
     """
     import json
+    import sys
+    from contextlib import redirect_stdout
     from importlib.util import find_spec
 
     from infoform.demo import __main__ as program
@@ -35,6 +39,7 @@ def demo(
     if missing:
         raise Mistake(f"the demo needs {', '.join(missing)}, not installed here: pip install 'infoform[demo]'.")
     with recorded(context, output, folder=out) as record:
-        with record.waiting("training a network on digits and judging seven posteriors, about a minute"):
+        tables = sys.stderr if output.json == "-" else sys.stdout
+        with redirect_stdout(tables), record.waiting("a network on digits and six posteriors: about a minute"):
             program.run(DigitsSettings(seed=seed), ToySettings(seed=seed), out=out)
         record.result = json.loads((out / "results.json").read_text())

@@ -44,6 +44,8 @@ def predict(
     Columns: the class and its confidence, or mean, standard deviation and 95 % interval; what more data could tell
     (epistemic, mutual_information) and what it could not (aleatoric); the entropy.
 
+    Examples:
+
         infoform predict runs/a --data new.csv
         infoform predict runs/a --data photos/new --out predictions.parquet
         infoform predict runs/a --data new.npz --kind mc --samples 30

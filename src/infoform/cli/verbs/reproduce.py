@@ -8,7 +8,7 @@ import typer
 
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output, names_in
-from infoform.cli.record import recorded
+from infoform.cli.record import Record, recorded
 
 
 def reproduce(
@@ -35,6 +35,8 @@ def reproduce(
 
     Interrupted, it goes on from where it stopped. Data are read from the folder that the variable INFOFORM_DATA names.
 
+    Examples:
+
         infoform reproduce
         infoform reproduce NAME --quick
         infoform reproduce NAME --out results
@@ -47,13 +49,7 @@ def reproduce(
 
     with recorded(context, output) as record:
         if name is None:
-            from rich.table import Table
-
-            table = Table("experiment", "what it shows", title="Experiments of the paper")
-            for key, experiment in EXPERIMENTS.items():
-                table.add_row(key, f"{experiment.summary} Reproduces: {experiment.reproduces}.")
-            record.console.print(table)
-            record.result = {"experiments": list(EXPERIMENTS)}
+            _list(record)
             return
         if name not in EXPERIMENTS:
             raise Mistake(f"there is no experiment '{name}'; there are {', '.join(EXPERIMENTS) or 'none yet'}.")
@@ -74,3 +70,22 @@ def reproduce(
                 f"{name}: {len(result.pieces)} of {result.total} pieces, {result.seconds:.0f} s in all."
             )
         record.result = asdict(result)
+
+
+def _list(record: Record) -> None:
+    from rich.table import Table
+
+    from infoform.experiments import EXPERIMENTS, get_experiment
+
+    table = Table("experiment", "what it shows", title="Experiments of the paper")
+    found = {}
+    for name in EXPERIMENTS:
+        try:
+            experiment = get_experiment(name)
+        except ModuleNotFoundError as error:
+            found[name] = f"needs {error.name}, which is not installed"
+        else:
+            found[name] = f"{experiment.summary} Reproduces: {experiment.reproduces}."
+        table.add_row(name, found[name])
+    record.console.print(table)
+    record.result = {"experiments": found}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from infoform.cli.run_folder import OpenRun, RunFolder
 
 SHOWN = 12  # trials in the table
-ABOUT_DATA = ("data", "target", "inputs", "ignore", "classes", "divide-by", "image-size", "image-mean", "image-std")
+FREE = ("run", "device", "batch-size", "model", "weights", "model-arg", "objective")  # scores do not depend on these
 
 
 def tune(
@@ -95,7 +95,7 @@ def tune(
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
             _check_trials(context, opened.folder, restart)
             loader = opened.read(data, labelled=True).loader
-            write_config(context, run / "tune.options.yaml")  # at once: trials are kept from now on
+            write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
             try:
                 opened.laplace.tune(
                     loader,
@@ -120,18 +120,19 @@ def tune(
 
 
 def _check_trials(context: typer.Context, folder: "RunFolder", restart: bool) -> None:
-    """See that trials to go on from are of the same data; the library sees to the rest."""
+    """See that trials to go on from are of the same data and options."""
     if restart:
         folder.trials.unlink(missing_ok=True)
-    saved = folder.path / "tune.options.yaml"
-    if not folder.trials.exists() or not saved.exists():
+    if not folder.trials.exists() or not folder.trials_options.exists():
         return
-    earlier, now = yaml.safe_load(saved.read_text(encoding="utf-8")), used_options(context)
-    for name in ABOUT_DATA:
-        if earlier.get(name) != now.get(name):
+    earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
+    free = FREE if now["method"] == "grid" else (*FREE, "trials")  # more of a grid are others
+    for name in (*now, *earlier):
+        if name not in free and earlier.get(name) != now.get(name):
+            was, is_now = (one.get(name, "not given") for one in (earlier, now))
             raise Mistake(
-                f"'{folder.trials}' holds trials with other data (--{name} was {earlier.get(name)}, "
-                f"is {now.get(name)}); add --restart to forget them."
+                f"'{folder.trials}' holds the trials of another search (--{name} was {was}, is {is_now}); "
+                "add --restart to forget them."
             )
 
 

@@ -1,0 +1,244 @@
+"""`infoform fit` gives the posterior that the library gives, and refuses what it cannot take in one sentence."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import nn
+from trees import HEIGHTS, NAMES, NETWORK, TREES, read
+from typer.testing import Result
+
+import infoform
+
+Call = Callable[..., Result]
+Fail = Callable[..., str]
+
+
+def _network() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3))
+    model.load_state_dict(torch.load("classifier.pt", weights_only=True))
+    return model.eval()
+
+
+def _table() -> tuple[torch.Tensor, torch.Tensor]:
+    import pandas
+
+    frame = pandas.read_csv("trees.csv")
+    labels = torch.tensor([NAMES.index(name) for name in frame["tree"]])
+    return torch.tensor(frame[["a", "b", "c"]].to_numpy(), dtype=torch.float32), labels
+
+
+def _same_posterior(path: Path, other: infoform.Laplace) -> None:
+    mine = infoform.load(path, other.model)
+    assert mine.settings == other.settings
+    for name, layer in mine.posterior().layers.items():
+        torch.testing.assert_close(layer.dense(), other.posterior().layers[name].dense())
+
+
+def test_the_posterior_is_the_librarys(fitted: Path) -> None:
+    x, labels = _table()
+    expected = infoform.Laplace(_network(), "classification").fit([(x, labels)], progress=False)
+    _same_posterior(fitted / "posterior.safetensors", expected)
+
+
+def test_options_reach_the_library(home: Path, succeed: Call) -> None:
+    given = {"structure": "efb", "prior": "isotropic", "prior-precision": 7, "fisher": "exact", "layers": 2, "seed": 3}
+    options = [part for name, value in given.items() for part in (f"--{name}", value)]
+    succeed("fit", "run", *NETWORK, *TREES, *options, "--batch-size", 16)
+    x, labels = _table()
+    expected = infoform.Laplace(
+        _network(), "classification", structure="efb", prior="isotropic", fisher="exact", layers=["2"], seed=3
+    )
+    expected.fit(list(zip(x.split(16), labels.split(16), strict=True)), progress=False)
+    expected.prior_precision = 7.0
+    _same_posterior(Path("run/posterior.safetensors"), expected)
+
+
+def test_the_table_shows_every_layer_within_the_width(home: Path, succeed: Call) -> None:
+    shown = succeed("fit", "run", *NETWORK, *TREES, "--quiet", width=80).stdout
+    assert "│ 0     │   5×4 │" in shown
+    assert "40 examples, 4 parameters with a posterior, 0 held fixed" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_json_says_what_was_done(fitted: Path) -> None:
+    record = read(fitted / "fit.json")
+    assert record["verb"] == "fit"
+    assert record["options"]["target"] == "tree"
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["seconds"] > 0
+    result = record["result"]
+    assert result["data"]["facts"] == {"columns": ["a", "b", "c"], "classes": list(NAMES)}
+    assert result["num_data"] == 40
+    assert [layer["name"] for layer in result["layers"]] == ["0", "2"]
+    for layer in result["layers"]:
+        assert layer["eigenvalues"] == sorted(layer["eigenvalues"], reverse=True)
+    assert {row["parameter"] for row in result["coverage"]} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+@pytest.mark.parametrize(
+    ("weights", "factory"), [("classifier.safetensors", "model:classifier"), ("classifier.pt", "model.py:classifier")]
+)
+def test_weights_and_factories_of_both_kinds(home: Path, succeed: Call, weights: str, factory: str) -> None:
+    succeed("fit", "run", "--model", factory, "--weights", weights, *TREES, "--quiet")
+    infoform.load("run/posterior.safetensors", _network())
+
+
+def test_nested_weights_of_a_wrapped_network(home: Path, succeed: Call) -> None:
+    succeed("fit", "run", "-m", "model.py:regressor", "-w", "regressor.ckpt", *HEIGHTS, "--noise", 0.5)
+    assert read("run/fit.json")["result"]["noise"] == 0.5
+
+
+def test_arguments_for_the_factory(home: Path, fail: Fail) -> None:
+    said = fail("fit", "run", *NETWORK, "--model-arg", "width=7", *TREES)
+    assert "'0.weight' has shape 5×3, not 7×3" in said
+
+
+def test_a_budget_chooses_ranks(home: Path, succeed: Call) -> None:
+    succeed("fit", "run", *NETWORK, *TREES, "--memory", "600B", "--prior", "isotropic", "--quiet")
+    result = read("run/fit.json")["result"]
+    assert result["total_bytes"] <= 600
+    assert result["kept"] < 1
+
+
+def test_an_update_adds_data(fitted: Path, succeed: Call) -> None:
+    succeed("fit", "run", "--update", "--data", "trees.csv")
+    x, labels = _table()
+    expected = infoform.Laplace(_network(), "classification").fit([(x, labels)], progress=False)
+    expected.fit([(x, labels)], update=True, progress=False)
+    _same_posterior(fitted / "posterior.safetensors", expected)
+    assert read(fitted / "update.json")["result"]["num_data"] == 80
+    assert read(fitted / "fit.json")["options"]["target"] == "tree"  # how to read data is still known
+
+
+def test_an_update_needs_the_curvature(home: Path, succeed: Call, fail: Fail) -> None:
+    succeed("fit", "run", *NETWORK, *TREES)
+    assert "--keep-curvature" in fail("fit", "run", "--update", "--data", "trees.csv")
+
+
+def test_a_posterior_is_not_replaced_unless_asked(fitted: Path, succeed: Call, fail: Fail) -> None:
+    assert "--force" in fail("fit", "run", *NETWORK, *TREES)
+    (fitted / "evaluate.json").write_text("{}")
+    succeed("fit", "run", *NETWORK, *TREES, "--force")
+    assert not (fitted / "evaluate.json").exists()  # it was another posterior's
+
+
+def test_saved_options_repeat_the_run(fitted: Path, succeed: Call) -> None:
+    saved = fitted / "fit.options.yaml"
+    assert yaml.safe_load(saved.read_text())["ignore"] == "id,class,height"
+    succeed("fit", "again", "--config", saved)
+    _same_posterior(fitted / "posterior.safetensors", infoform.load("again/posterior.safetensors", _network()))
+    options = [yaml.safe_load(path.read_text()) for path in (saved, Path("again/fit.options.yaml"))]
+    assert options[0] | {"run": "again"} == options[1] | {"run": "again"}
+
+
+def test_the_command_line_overrules_the_file(home: Path, succeed: Call) -> None:
+    Path("options.yaml").write_text(
+        "model: model.py:classifier\nrank: 3\nlayers: ['2']\ntarget: class\nignore: id,tree,height\n"
+    )
+    succeed("fit", "run", "--config", "options.yaml", "-d", "trees.csv", "--rank", 2, "-w", "classifier.pt")
+    settings = read("run/fit.json")["result"]["settings"]
+    assert settings["rank"] == 2
+    assert settings["layers"] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("rnk: 3", "has the option 'rnk', which 'infoform fit' does not take"),
+        ("- 3", "must hold lines of 'option: value', got a list"),
+        ("a: [", "is no YAML file"),
+        ("batch-size: many", "--batch-size"),
+    ],
+)
+def test_bad_files_of_options(home: Path, fail: Fail, call: Call, content: str, said: str) -> None:
+    Path("options.yaml").write_text(content)
+    result = call("fit", "run", "--config", "options.yaml", *NETWORK, *TREES)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_missing_file_of_options(fail: Fail, home: Path) -> None:
+    assert "there is no file 'none.yaml'" in fail("fit", "run", "--config", "none.yaml", *TREES)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("model.py", "must be file.py:name or package.module:name"),
+        ("missing.py:net", "there is no file 'missing.py'"),
+        ("no_such_package:net", "there is no module 'no_such_package'"),
+        ("model.py:clasifier", "has no 'clasifier', which --model names; it has classifier, regressor"),
+        ("model.py:broken", "fails: NameError: name 'undefined_name' is not defined, line 18 of model.py"),
+        ("model.py:no_network", "must give a torch.nn.Module, got a int"),
+        ("model.py:not_callable", "must name a function or class that gives a network, got a int"),
+        ("syntax.py:net", "SyntaxError"),
+        ("raises.py:net", "fails when imported: ZeroDivisionError: division by zero, line 1 of raises.py"),
+    ],
+)
+def test_bad_models(home: Path, fail: Fail, model: str, said: str) -> None:
+    Path("syntax.py").write_text("def net(:\n")
+    Path("raises.py").write_text("1 / 0\n")
+    assert said in fail("fit", "run", "--model", model, *TREES)
+    assert not Path("run").exists()
+
+
+def test_a_model_is_needed(home: Path, fail: Fail) -> None:
+    assert "give --model" in fail("fit", "run", *TREES)
+
+
+def test_weights_that_the_factory_gives_are_said_to_be_so(home: Path, succeed: Call) -> None:
+    assert "note: no --weights given" in succeed("fit", "run", "-m", "model.py:classifier", *TREES).stderr
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("missing.pt", "there is no file"),
+        ("regressor.ckpt", "do not fit the network"),
+        ("text.pt", "holds something else than tensors, or is broken"),
+        ("text.safetensors", "is truncated or no safetensors file"),
+        ("number.pt", "holds no state_dict"),
+        ("whole.pt", "holds something else than tensors"),
+    ],
+)
+def test_bad_weights(home: Path, fail: Fail, weights: str, said: str) -> None:
+    Path("text.pt").write_text("hello")
+    Path("text.safetensors").write_text("hello")
+    torch.save(3, "number.pt")
+    torch.save(_network(), "whole.pt")  # a pickled network could run code
+    assert said in fail("fit", "run", "-m", "model.py:classifier", "-w", weights, *TREES)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--likelihood", "poisson"], "likelihood must be one of 'classification'"),
+        (["--structure", "kfca"], "structure must be one of"),
+        (["--rank", "many"], "--rank must be a number of eigenpairs"),
+        (["--rank", "0"], "rank must be"),
+        (["--noise", "0.1"], "--noise is for regression"),
+        (["--layers", "head.*"], "'head.*' matches none"),
+        (["--device", "abacus"], "--device must be auto, cpu, cuda or mps, got 'abacus'"),
+        (["--memory", "lots"], "memory must be"),
+        (["--prior-precision", "-1"], "prior_precision"),
+    ],
+)
+def test_bad_options(home: Path, fail: Fail, options: list[str], said: str) -> None:
+    assert said in fail("fit", "run", *NETWORK, *TREES, *options, "--quiet")
+
+
+def test_a_folder_that_cannot_be_made(home: Path, fail: Fail) -> None:
+    Path("file").write_text("")
+    assert "the folder 'file/run' cannot be made" in fail("fit", "file/run", *NETWORK, *TREES)
+
+
+def test_json_on_the_standard_output_is_json_alone(home: Path, succeed: Call) -> None:
+    import json
+
+    result = succeed("fit", "run", *NETWORK, *TREES, "--json", "-")
+    assert json.loads(result.stdout) == read("run/fit.json")
+    assert "Posterior (inf" in result.stderr

@@ -1,0 +1,308 @@
+"""Every kind of data gives the batches that the same data in memory give, and bad data are refused in one sentence."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from PIL import Image
+from trees import NAMES, NETWORK, TREES, read
+from typer.testing import Result
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import DataOptions
+from infoform.cli.sources import DATA_KINDS, Data, Reading, open_data
+
+Call = Callable[..., Result]
+Fail = Callable[..., str]
+
+
+def _open(
+    spec: str, likelihood: str = "classification", *, labelled: bool = True, facts: Any = None, **options: Any
+) -> Data:
+    return open_data(spec, Reading(DataOptions(**options), likelihood, torch.float64, facts or {}, labelled))
+
+
+def _all(data: Data) -> list[torch.Tensor]:
+    """Return inputs and targets of the whole."""
+    return [torch.cat(parts) for parts in zip(*data.loader, strict=True)]
+
+
+def test_every_kind_takes_its_own_and_no_other(home: Path) -> None:
+    Path("pictures").mkdir()
+    specs = {"images": "pictures", "table": "a.csv", "arrays": "a.npz", "function": "my.module:loader"}
+    assert specs.keys() == DATA_KINDS.keys()
+    for name, spec in specs.items():
+        assert [other for other, kind in DATA_KINDS.items() if kind.takes(spec)] == [name]
+
+
+@pytest.mark.parametrize("spec", ["trees.csv", "trees.parquet"])
+def test_a_table(home: Path, spec: str) -> None:
+    frame = pandas.read_csv("trees.csv")
+    data = _open(spec, target="tree", ignore="id,class,height", batch_size=16)
+    x, y = _all(data)
+    torch.testing.assert_close(x, torch.tensor(frame[["a", "b", "c"]].to_numpy()), rtol=1e-6, atol=1e-6)
+    assert [NAMES[label] for label in y] == list(frame["tree"])
+    assert data.examples == 40
+    assert data.name(7) == "row 7"
+    assert [len(batch[0]) for batch in data.loader] == [16, 16, 8]
+
+
+def test_whole_numbers_are_class_indices_and_names_follow_the_given_order(home: Path) -> None:
+    frame = pandas.read_csv("trees.csv")
+    assert _all(_open("trees.csv", target="class", ignore="id,tree,height"))[1].tolist() == list(frame["class"])
+    backwards = _all(_open("trees.csv", target="tree", ignore="id,class,height", classes="cedar, birch, ash"))[1]
+    assert [2 - int(label) for label in backwards] == list(frame["class"])
+
+
+def test_several_targets(home: Path) -> None:
+    _, y = _all(_open("trees.csv", "regression", target="height,a", ignore="id,class,tree"))
+    assert y.shape == (40, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ("a,b,y\n1,2,0\n", {"target": "z"}, "has no column 'z', which --target names; it has a, b, y"),
+        ("a,b,y\n1,2,0\n", {}, "which column of 'x.csv' is the target"),
+        ("a,b,y\n1,2,0\n", {"target": "y", "ignore": "q"}, "has no column 'q', which --ignore names"),
+        ("a,b,y\n1,,0\n3,4,1\n", {"target": "y"}, r"column 'b' of 'x.csv' must be finite.*1 of 2.*first in row 0"),
+        ("a,b,y\n1,inf,0\n3,4,1\n", {"target": "y"}, "must be finite"),
+        (
+            "a,b,y\n1,big,0\n",
+            {"target": "y"},
+            "column 'b' of 'x.csv' must hold numbers, got 'big'; drop it with --ignore",
+        ),
+        ("a,b,y\n1,2,\n", {"target": "y"}, "no value in column 'y', row 0"),
+        ("a,b,y\n1,2,0.5\n", {"target": "y"}, "classes are whole numbers or names; use --likelihood regression"),
+        ("y\n1\n", {"target": "y"}, "has no columns besides the target"),
+        ("a,y\n", {"target": "y"}, "has no rows"),
+        ("", {"target": "y"}, "cannot be read as a table"),
+        ("a,b,y\n1,2,0\n", {"target": "y,b"}, "a classifier has one target column"),
+    ],
+)
+def test_bad_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, options: dict[str, Any], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text(content)
+    with pytest.raises(Mistake, match=said):
+        _open("x.csv", **options)
+
+
+def test_nan_in_a_table_ends_the_command(home: Path, fail: Fail) -> None:
+    frame = pandas.read_csv("trees.csv")
+    frame.loc[5, "b"] = np.nan
+    frame.to_csv("trees.csv", index=False)
+    assert "the first in row 5" in fail("fit", "run", *NETWORK, *TREES)
+
+
+@pytest.mark.parametrize("spec", ["missing.csv", "missing.npz", "missing", "missing.py:loader", "missing.txt"])
+def test_missing_files(home: Path, spec: str) -> None:
+    with pytest.raises(Mistake, match="there is no file"):
+        _open(spec, target="y")
+
+
+def test_a_file_of_no_kind(home: Path) -> None:
+    Path("notes.txt").write_text("")
+    with pytest.raises(Mistake, match=r"data must be a folder of images, a .csv.*got 'notes.txt'"):
+        _open("notes.txt")
+
+
+def test_arrays(home: Path) -> None:
+    saved = np.load("trees.npz")
+    x, y = _all(_open("trees.npz"))
+    torch.testing.assert_close(x, torch.tensor(saved["x"]).double())
+    assert y.tolist() == saved["y"].tolist()
+    _, heights = _all(_open("trees.npz", "regression", target="height"))
+    torch.testing.assert_close(heights, torch.tensor(saved["height"]).double())
+    np.savez("bytes.npz", images=np.arange(12, dtype=np.uint8).reshape(3, 4), labels=np.array(["b", "a", "b"]))
+    data = _open("bytes.npz", divide_by=2.0)
+    x, y = _all(data)
+    assert x.tolist() == (np.arange(12).reshape(3, 4) / 2).tolist()
+    assert (y.tolist(), data.facts["classes"]) == ([1, 0, 1], ["a", "b"])
+
+
+def test_arrays_without_targets(home: Path) -> None:
+    np.savez("pool.npz", x=np.zeros((5, 3)))
+    (batch,) = _open("pool.npz", labelled=False, target="y").loader
+    assert len(batch) == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "said"),
+    [
+        ({"q": np.zeros(3)}, {}, "which array of 'a.npz' has the inputs"),
+        ({"x": np.zeros((3, 2))}, {}, "which array of 'a.npz' has the targets"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(3)}, {"target": "z"}, "has no array 'z', which --target names"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, {}, "must be as many, got 3 in 'x' and 2 in 'y'"),
+        ({"x": np.full((3, 2), np.nan), "y": np.zeros(3)}, {}, "must be finite, and 3 of 3 examples"),
+        ({"x": np.array(["a"]), "y": np.zeros(1)}, {}, "must hold numbers"),
+        ({"x": np.array([{}]), "y": np.zeros(1)}, {}, "cannot be read as plain arrays"),
+    ],
+)
+def test_bad_arrays(home: Path, arrays: dict[str, Any], options: dict[str, Any], said: str) -> None:
+    np.savez("a.npz", **arrays)
+    with pytest.raises(Mistake, match=said):
+        _open("a.npz", **options)
+
+
+def test_whole_numbers_as_inputs_have_a_remedy(home: Path, fail: Fail, succeed: Call) -> None:
+    np.savez("bytes.npz", x=np.ones((4, 3), dtype=np.uint8), y=np.arange(4) % 3)
+    assert "give --divide-by 1" in fail("fit", "run", *NETWORK, "--data", "bytes.npz")
+    succeed("fit", "run", *NETWORK, "--data", "bytes.npz", "--divide-by", 255)
+
+
+def _pictures(root: str, *, size: int = 8, classes: tuple[str, ...] = ("cat", "dog"), count: int = 3) -> None:
+    generator = np.random.default_rng(0)
+    for name in classes:
+        (Path(root) / name).mkdir(parents=True)
+        for index in range(count):
+            pixels = generator.integers(0, 256, (size, size, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(Path(root) / name / f"{index}.png")
+
+
+def test_a_folder_of_images(home: Path) -> None:
+    _pictures("photos")
+    x, y = _all(_open("photos", image_mean="0.5,0.4,0.3", image_std="2"))
+    assert x.shape == (6, 3, 8, 8)
+    pixels = np.asarray(Image.open("photos/dog/1.png")) / 255
+    expected = (pixels - np.array([0.5, 0.4, 0.3])) / 2
+    np.testing.assert_allclose(x[4].permute(1, 2, 0).numpy(), expected, atol=1e-6)
+    assert y.tolist() == [0, 0, 0, 1, 1, 1]
+    gray = _open("photos", gray=True, image_size="4x6")
+    assert _all(gray)[0].shape == (6, 1, 4, 6)
+    assert gray.name(4) == "dog/1.png"
+    assert gray.facts == {"classes": ["cat", "dog"]}
+
+
+def test_images_alone_have_no_labels(home: Path) -> None:
+    _pictures("photos")
+    (batch,) = _open("photos/cat", labelled=False).loader
+    assert len(batch) == 1
+    with pytest.raises(Mistake, match="without class folders"):
+        _open("photos/cat")
+
+
+def test_a_part_of_the_classes_keeps_their_places(home: Path) -> None:
+    _pictures("photos", classes=("dog",))
+    assert _all(_open("photos", facts={"classes": ["cat", "dog"]}))[1].tolist() == [1, 1, 1]
+    with pytest.raises(Mistake, match=r"has images of one class \('dog'\)"):
+        _open("photos")
+    with pytest.raises(Mistake, match="has the class 'dog', which is none of ant, bee"):
+        _open("photos", classes="ant,bee")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"image_size": "big"}, "--image-size must be"),
+        ({"image_mean": "1,2"}, "--image-mean must be one number, or one for each of 3 channels"),
+        ({"image_std": "0"}, "--image-std must be"),
+    ],
+)
+def test_bad_image_options(home: Path, options: dict[str, Any], said: str) -> None:
+    _pictures("photos")
+    with pytest.raises(Mistake, match=said):
+        _open("photos", **options)
+
+
+def test_bad_images(home: Path) -> None:
+    _pictures("photos")
+    Path("photos/cat/0.png").write_text("no image")
+    with pytest.raises(Mistake, match=r"'photos/cat/0.png' cannot be read as an image"):
+        _all(_open("photos"))
+    _pictures("mixed", classes=("a",))
+    _pictures("mixed", classes=("b",), size=9)
+    with pytest.raises(Mistake, match=r"'mixed/b/0.png' has 9x9 where the first has 8x8; give --image-size"):
+        _all(_open("mixed"))
+    Path("nothing").mkdir()
+    with pytest.raises(Mistake, match="holds no images"):
+        _open("nothing", labelled=False)
+
+
+def test_a_run_on_images_from_fit_to_labels(home: Path, succeed: Call, fail: Fail) -> None:
+    _pictures("photos")
+    options = ("--image-size", 8, "--gray", "--quiet")
+    succeed("fit", "run", "--model", "model.py:pictures", "--data", "photos", *options)
+    said = fail("evaluate", "run", "--data", "photos")  # no --weights: the factory gives others each time
+    assert "belongs to another model" in said
+    from infoform.cli.model_source import build_model
+
+    torch.save(build_model("model.py:pictures", {}).state_dict(), "pictures.pt")
+    succeed("fit", "run", "--model", "model.py:pictures", "-w", "pictures.pt", "--data", "photos", *options, "--force")
+    succeed("predict", "run", "--data", "photos/dog")  # size and channels as in the fit
+    table = pandas.read_csv("run/predict.csv")
+    assert list(table["example"]) == ["0.png", "1.png", "2.png"]
+    assert {"prob_cat", "prob_dog"} < set(table)
+    _pictures("three", classes=("ant", "bee", "cow"))
+    said = fail("fit", "other", "--model", "model.py:pictures", "-w", "pictures.pt", "--data", "three", *options)
+    assert "the network has 2 outputs and 'three' 3 classes (ant, bee, cow)" in said
+
+
+LOADERS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+x, y = torch.ones(6, 3), torch.arange(6) % 3
+
+def loader():
+    return DataLoader(TensorDataset(x, y), batch_size=4)
+
+def dataset():
+    return TensorDataset(x, y)
+
+def once():
+    return iter([(x, y)])
+
+def number():
+    return 3
+
+def fails():
+    return x.nothing
+
+batches = [(x, y)]
+"""
+
+
+@pytest.mark.parametrize("name", ["loader", "dataset", "batches"])
+def test_a_function_of_the_users(home: Path, name: str) -> None:
+    Path("loaders.py").write_text(LOADERS)
+    x, y = _all(_open(f"loaders.py:{name}"))
+    assert x.shape == (6, 3)
+    assert y.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("once", "can be read more than once, got a list_iterator"),
+        ("number", "must give a loader, a list of batches or a Dataset, got a int"),
+        ("fails", "fails: AttributeError: 'Tensor' object has no attribute 'nothing', line 20 of loaders.py"),
+        ("absent", "has no 'absent', which --data names"),
+    ],
+)
+def test_bad_functions(home: Path, name: str, said: str) -> None:
+    Path("loaders.py").write_text(LOADERS)
+    with pytest.raises(Mistake, match=said):
+        _open(f"loaders.py:{name}")
+
+
+def test_data_that_the_network_does_not_take(home: Path, fail: Fail) -> None:
+    np.savez("wide.npz", x=np.zeros((4, 9)), y=np.arange(4) % 3)
+    said = fail("fit", "run", *NETWORK, "--data", "wide.npz")
+    assert said.startswith("the network fails on the first batch of 'wide.npz' (inputs (4, 9) float32)")
+    assert not Path("run").exists()
+
+
+def test_labels_beyond_the_outputs(home: Path, fail: Fail) -> None:
+    np.savez("beyond.npz", x=np.zeros((4, 3)), y=np.full(4, 5))
+    assert "in batch 0" in fail("fit", "run", *NETWORK, "--data", "beyond.npz", "--quiet")
+    assert not Path("run").exists()
+
+
+def test_options_of_the_data_are_kept_by_the_run(fitted: Path) -> None:
+    assert read(fitted / "fit.json")["options"]["ignore"] == "id,class,height"

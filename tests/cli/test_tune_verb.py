@@ -1,0 +1,129 @@
+"""`infoform tune` finds what the library finds, keeps its trials and goes on from them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trees import HEIGHTS, read
+from typer.testing import Result
+
+import infoform
+from infoform.cli.model_source import build_model, load_weights
+
+Call = Callable[..., Result]
+Fail = Callable[..., str]
+FEW = ("--data", "trees.csv", "--trials", "3", "--low", "0.1", "--high", "1000")
+
+
+def _loaded(run: Path) -> infoform.Laplace:
+    model = build_model("model.py:classifier", {}).eval()
+    load_weights(model, Path("classifier.pt"))
+    return infoform.load(run / "posterior.safetensors", model)
+
+
+def test_a_search_sets_the_best_trial(fitted: Path, succeed: Call) -> None:
+    shown = succeed("tune", "run", *FEW, width=80).stdout
+    result = read(fitted / "tune.json")["result"]
+    assert [trial["prior_precision"] for trial in result["trials"]] == pytest.approx([0.1, 10, 1000])
+    best = min(result["trials"], key=lambda trial: trial["scores"]["nll"])
+    assert _loaded(fitted).prior_precision == best["prior_precision"] == result["prior_precision"]
+    assert f"τ = {best['prior_precision']:.4g}, by validation nll" in shown
+    assert max(map(len, shown.splitlines()[:-1])) <= 80  # the last line names files
+
+
+def test_the_range_of_num_data_and_other_methods(fitted: Path, succeed: Call) -> None:
+    succeed("tune", "run", *FEW, "--method", "random", "--num-data", "10,1e3", "--objective", "brier")
+    trials = read(fitted / "trials.json")["trials"]
+    assert len({trial["num_data"] for trial in trials}) == 3
+    assert all(10 <= trial["num_data"] <= 1000 for trial in trials)
+
+
+def test_without_data_by_the_evidence(fitted: Path, succeed: Call) -> None:
+    expected = _loaded(fitted)
+    expected.tune()
+    succeed("tune", "run")
+    assert _loaded(fitted).prior_precision == pytest.approx(expected.prior_precision)
+    assert read(fitted / "tune.json")["result"]["method"] == "evidence"
+    succeed("tune", "run", "--per-layer")
+    assert set(read(fitted / "tune.json")["result"]["prior_precision"]) == {"0", "2"}
+
+
+def test_an_interrupted_search_goes_on(
+    fitted: Path, call: Call, succeed: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infoform import metrics
+
+    scored: list[Any] = []
+
+    def evaluate(*arguments: Any) -> dict[str, float]:
+        scored.append(arguments)
+        if len(scored) == 2:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    original = metrics.evaluate
+    monkeypatch.setattr(metrics, "evaluate", evaluate)
+    before = _loaded(fitted).prior_precision
+    interrupted = call("tune", "run", *FEW)
+    assert interrupted.exit_code == 130
+    assert "the same command goes on from there" in interrupted.stderr
+    assert len(read(fitted / "trials.json")["trials"]) == 1
+    assert _loaded(fitted).prior_precision == before
+    succeed("tune", "run", *FEW)
+    assert len(scored) == 4  # one before, one that was interrupted, and the two that were missing
+    assert len(read(fitted / "tune.json")["result"]["trials"]) == 3
+
+
+def test_trials_of_other_data_are_not_gone_on_from(fitted: Path, succeed: Call, fail: Fail) -> None:
+    succeed("tune", "run", *FEW)
+    other = ("--data", "trees.parquet", *FEW[2:])
+    assert "--data was trees.csv, is trees.parquet" in fail("tune", "run", *other)
+    succeed("tune", "run", *other, "--restart")
+    assert "--kind was linear, is mc" in fail("tune", "run", *other, "--kind", "mc")
+    succeed("tune", "run")  # by evidence: the trials stay as they are
+    succeed("tune", "run", *other)
+
+
+def test_a_best_value_at_the_edge_is_noted(fitted: Path, succeed: Call) -> None:
+    result = succeed("tune", "run", *FEW[:4], "--low", "1e-6", "--high", "1e-5")
+    assert "note: the best prior_precision" in result.stderr
+    assert "search a wider one" in read(fitted / "tune.json")["notes"][0]
+
+
+def test_regression_by_evidence_sets_the_noise(home: Path, succeed: Call) -> None:
+    succeed("fit", "run", "-m", "model.py:regressor", "-w", "regressor.ckpt", *HEIGHTS)
+    before = read("run/fit.json")["result"]["noise"]
+    succeed("tune", "run")
+    assert read("run/tune.json")["result"]["noise"] != before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--data", "unlabelled.csv"], "has no column 'tree', which --target names"),
+        (["--data", "trees.csv", "--per-layer"], "--per-layer is for tuning by evidence"),
+        (["--data", "trees.csv", "--num-data", "10"], "--num-data must be two numbers"),
+        (["--data", "trees.csv", "--low", "10", "--high", "1"], "prior_precision must be a range"),
+        (["--data", "trees.csv", "--objective", "mse"], "objective"),
+        (["--data", "trees.csv", "--kind", "quadratic"], "kind must be one of"),
+    ],
+)
+def test_bad_options(fitted: Path, fail: Fail, options: list[str], said: str) -> None:
+    assert said in fail("tune", "run", *options, "--quiet")
+
+
+def test_a_run_is_needed(home: Path, fail: Fail) -> None:
+    assert fail("tune", "nowhere") == "there is no folder 'nowhere'; make a run by 'infoform fit nowhere ...'."
+    Path("empty").mkdir()
+    assert "holds no posterior" in fail("tune", "empty")
+
+
+def test_a_damaged_run(fitted: Path, fail: Fail) -> None:
+    (fitted / "fit.json").write_text("{}")
+    assert "is damaged" in fail("tune", "run")
+
+
+def test_another_network_than_the_fits(fitted: Path, fail: Fail) -> None:
+    said = fail("tune", "run", "--model", "model.py:regressor", "--weights", "regressor.ckpt")
+    assert said.startswith("the file belongs to another model")
