@@ -10,7 +10,9 @@ from infoform.experiments.result import Result
 def page(result: Result) -> str:
     curves = {name: _curves(result, name) for name in result.settings["sets"]}
     arms = list(next(iter(curves.values())))
-    along, last, against = [], [], []
+    along: list[list[str]] = []
+    last: list[list[str]] = []
+    against: list[list[str]] = []
     for name, of_arm in curves.items():
         means = {arm: [mean(curve) for curve in of_arm[arm]] for arm in arms}  # of a split, along its curve
         ends = {arm: [curve[-1] for curve in of_arm[arm]] for arm in arms}

@@ -25,6 +25,7 @@ RIVALS = ("diag", "kfac", "okf", "efb", "inf 100%", "inf 5%")
 
 def page(result: Result) -> str:
     sets = {name: _pieces(result, name) for name in result.settings["sets"]}
+    compared = {name: [piece for piece in pieces if "ratios" in piece] for name, pieces in sets.items()}
     return "\n\n".join(
         [
             _intro(),
@@ -42,9 +43,9 @@ def page(result: Result) -> str:
             _definite_table(sets),
             "## Predictive variance against the exact block's",
             _variance_intro(result),
-            _variance_table(sets),
-            _variance_verdict(sets),
-            *_by_precision(result, sets),
+            _variance_table(compared),
+            _variance_verdict(compared),
+            *_by_precision(result, compared),
         ]
     )
 
@@ -127,9 +128,10 @@ network; and the share of first-layer weights whose printed correction D is nega
 
 def _variance_intro(result: Result) -> str:
     values = ", ".join(f"{value:g}" for value in result.settings["prior_precisions"])
-    return f"""Mean over test inputs and τ ∈ {{{values}}} of |log(v / v_exact)|, v = ∇ᵀ P⁻¹ ∇, at equal (N, τ). The
-paper's INF is clipped here (D ≥ 0), since as printed it has no covariance. `okf` is KFAC with its prior as it is meant,
-N A ⊗ G + τ I; `kfac` has the factored damping."""
+    splits = result.settings["variance_splits"]
+    return f"""Mean over test inputs and τ ∈ {{{values}}} of |log(v / v_exact)|, v = ∇ᵀ P⁻¹ ∇, at equal (N, τ), on the
+first {splits} splits of each set. The paper's INF is clipped here (D ≥ 0), since as printed it has no covariance. `okf`
+is KFAC with its prior as it is meant, N A ⊗ G + τ I; `kfac` has the factored damping."""
 
 
 def _variance_table(sets: dict[str, list[Any]]) -> str:
@@ -179,7 +181,7 @@ def _pieces(result: Result, name: str) -> list[Any]:
 
 
 def _mean(pieces: list[Any], label: str, which: int) -> float:
-    return mean(piece["errors"][label][which] for piece in pieces)
+    return float(mean(piece["errors"][label][which] for piece in pieces))
 
 
 def _cell(pieces: list[Any], label: str, which: int) -> str:
@@ -193,7 +195,7 @@ def _best_cells(pieces: list[Any], labels: Sequence[str], which: int) -> list[st
 
 
 def _absolute(piece: Any, label: str) -> float:
-    return mean(one[0] for one in piece["ratios"][label])
+    return float(mean(one[0] for one in piece["ratios"][label]))
 
 
 def _mean_ratio(pieces: list[Any], label: str) -> float:

@@ -50,10 +50,11 @@ class LikelihoodSettings(Settings):
     short_batch: int = 32
     long_epochs: int = 4000  # sets of less than 2,000 examples
     long_epochs_large: int = 400
+    long_splits_large: int = 5
     long_batch: int = 128
     learning_rate: float = 1e-3
     decays: tuple[float, ...] = (0.0, 3e-3)  # for sets of less than 2,000 examples; the others have none
-    prior_precisions: tuple[float, ...] = tuple(
+    prior_precisions: tuple[float, ...] = (0.01, 0.05, 0.2, 1.0, 5.0, 20.0, 100.0)
         10.0**power for power in (-2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5, 3)
     )
     validation_points: int = 1000  # at most
@@ -96,7 +97,7 @@ class UciLikelihood(Experiment[LikelihoodSettings]):
             f"{training}/{name}/{split}"
             for training in settings.trainings
             for name in settings.sets
-            for split in range(min(settings.splits, count_splits(name)))
+            for split in range(min(settings.splits, trained_splits(training, name, settings)))
         ]
 
     def run_piece(self, key: str, settings: LikelihoodSettings, *, cache: Path) -> dict[str, Any]:
@@ -198,10 +199,16 @@ def fitted(model: nn.Module, split: RegressionSplit) -> infoform.Laplace:
     return laplace.fit(_data(split), progress=False)
 
 
+def trained_splits(training: str, name: str, settings: LikelihoodSettings) -> int:
+    """Return how many splits have networks: all, but of large sets trained long only the first ones."""
+    count = count_splits(name)
+    return min(count, settings.long_splits_large) if training == "long" and name in LARGE else count
+
+
 @lru_cache(maxsize=1)
 def chosen_networks(training: str, name: str, settings: LikelihoodSettings, cache: Path) -> list[Chosen]:
     """Return, for every split, the networks with the epochs and decay that the held-out data like best."""
-    large, count = name in LARGE, num_splits(name)
+    large, count = name in LARGE, min(num_splits(name), trained_splits(training, name, settings))
     how = Training(settings.short_epochs, settings.short_batch, settings.learning_rate)
     kept: tuple[int, ...] = ()
     decays: Sequence[float] = (0.0,)
@@ -210,7 +217,7 @@ def chosen_networks(training: str, name: str, settings: LikelihoodSettings, cach
         how, kept = Training(epochs, settings.long_batch, settings.learning_rate), (epochs // 10, epochs // 3)
         decays = (0.0,) if large else settings.decays
     tried = [decay for decay in decays for _ in range(count)]
-    common: dict[str, Any] = {"training": how, "cache": cache, "kept": kept, "seed": settings.seed}
+    common: dict[str, Any] = {"training": how, "cache": cache, "kept": kept, "splits": count, "seed": settings.seed}
     plain = not any(decays)
     first = networks(name, held_out=settings.held_out, decays=None if plain else tried, **common)
     best = []

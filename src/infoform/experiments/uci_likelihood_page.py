@@ -47,7 +47,8 @@ def _training(sets: dict[str, list[Any]], training: str, result: Result) -> list
         parts.append(
             f"""MC-dropout's published values are of networks trained for 4,000 epochs of mini-batches of 128. So are
 these: {settings["long_epochs"]:,} epochs for the sets of less than 2,000 examples; for kin8nm, naval, power and protein
-only {settings["long_epochs_large"]:,}, for want of time: those are trained shorter than theirs. Weight decay and epochs
+only {settings["long_epochs_large"]:,}, and only the first {settings["long_splits_large"]} splits, for want of time:
+those are trained shorter than theirs. Weight decay and epochs
 are chosen for each split by the held-out log-likelihood of the plain network."""
         )
     parts += [_rmse_table(sets, training), "### At equal (N, τ, σ), the best ones of the exact block"]

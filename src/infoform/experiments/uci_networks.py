@@ -38,9 +38,12 @@ def networks(
     decays: Sequence[float] | None = None,
     held_out: float = 0.0,
     kept: Sequence[int] = (),
+    splits: int | None = None,
     seed: int = 0,
 ) -> dict[int, ShallowStack]:
     """Return trained networks by number of epochs (those of `kept`, and the last): one of each split, in turn.
+
+    `splits` is how many, from the first (default: all).
 
     `decays` has one weight decay for each network: for the splits 0, 1, …, again 0, 1, …, and so on.
     """
@@ -48,17 +51,18 @@ def networks(
         "name": name, **asdict(training), "width": width(name), "held_out": held_out, "kept": list(kept), "seed": seed,
         "decays": None if decays is None else list(decays),
     }  # fmt: skip
-    text = json.dumps(wanted, sort_keys=True)
+    count = num_splits(name) if splits is None else splits
+    text = json.dumps(wanted | {"splits": count}, sort_keys=True)
     size = f"{training.epochs}-{training.batch_size}-{'held' if held_out else 'all'}-{seed}"
     path = cache / "uci-networks" / f"{name}-{size}.safetensors"
     stacks = _read(path, text)
     if stacks is None:
-        splits = [split_of(name, split, held_out=held_out) for split in range(num_splits(name))]
-        x, y = (torch.stack([getattr(one, part) for one in splits]) for part in ("train_x", "train_y"))
-        count = 1 if decays is None else len(decays) // len(splits)
+        data = [split_of(name, split, held_out=held_out) for split in range(count)]
+        x, y = (torch.stack([getattr(one, part) for one in data]) for part in ("train_x", "train_y"))
+        times = 1 if decays is None else len(decays) // count
         decay = 0.0 if decays is None else torch.tensor(decays, dtype=torch.float64)
         stacks = train_stack(
-            x.repeat(count, 1, 1), y.repeat(count, 1, 1), width=width(name), training=training,
+            x.repeat(times, 1, 1), y.repeat(times, 1, 1), width=width(name), training=training,
             decay=decay, kept=kept, seed=seed,
         )  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
