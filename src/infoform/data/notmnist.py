@@ -23,7 +23,7 @@ def load(*, root: str | os.PathLike[str] | None = None) -> Images:
         with np.load(path) as arrays:
             images, labels = arrays["images"], arrays["labels"]
     else:
-        from scipy.io import loadmat
+        from scipy.io import loadmat  # type: ignore[import-untyped]
 
         arrays = loadmat(path)
         images, labels = np.moveaxis(arrays["images"], 2, 0), arrays["labels"].ravel()

@@ -24,7 +24,7 @@ def load(*, root: str | os.PathLike[str] | None = None, download: bool = False) 
         with np.load(path) as arrays:
             images, labels = arrays["images"].transpose(0, 3, 1, 2), arrays["labels"]
     else:
-        from scipy.io import loadmat
+        from scipy.io import loadmat  # type: ignore[import-untyped]
 
         arrays = loadmat(path)
         images, labels = arrays["X"].transpose(3, 2, 0, 1), arrays["y"].ravel() % 10

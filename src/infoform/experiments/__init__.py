@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
     "uci-landscape": "infoform.experiments.uci_landscape",
     "active-learning": "infoform.experiments.active_learning",
     "mnist": "infoform.experiments.mnist",
+    "cifar10": "infoform.experiments.cifar10",
 }
 
 

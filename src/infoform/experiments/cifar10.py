@@ -1,0 +1,107 @@
+"""CIFAR-10 against SVHN: the paper's small VGG with batch norm, every structure with both priors, and the baselines."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from infoform.data import cifar10, svhn
+from infoform.data.images import Images
+from infoform.experiments.classification import Classification, ClassificationSettings, Parts
+from infoform.experiments.classification_targets import OURS, Target, against, fixed, memory
+from infoform.experiments.classifiers import augment, central_crop, small_vgg
+from infoform.experiments.mnist import METHODS, REPEATED
+
+
+class CIFAR10(Classification):
+    """Photographs of ten classes are known, house numbers are not."""
+
+    name: ClassVar[str] = "cifar10"
+    summary: ClassVar[str] = "A small VGG with batch norm trained on CIFAR-10, and asked about SVHN."
+    reproduces: ClassVar[str] = "the CIFAR-10 part of the tables of classification and of complexity"
+    last_layer: ClassVar[str] = "15"
+    paper: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "plain": (0.0819, 0.245),
+        "diag isotropic mc validation": (0.0358, 0.413),
+        "kfac isotropic mc validation": (0.0351, 0.408),
+        "ensemble": (0.0809, 0.370),
+        "efb-paper isotropic mc validation": (0.0343, 0.417),
+        "inf-paper isotropic mc validation": (0.0084, 0.434),
+    }
+    targets: ClassVar[Sequence[Target]] = (
+        fixed("ECE on CIFAR-10", "ece", 0.0084, at_least=False),
+        against("accuracy: the plain network's less 0.1 %", "accuracy", "plain", at_least=True, slack=-0.001),
+        against("AUROC: that of the ensemble", "auroc", "ensemble", at_least=True),
+        against("NLL: KFAC's", "nll", "kfac isotropic mc validation", at_least=False),
+        against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False),
+        memory("bytes: share of KFAC's", "inf activation:16", "kfac isotropic", 1 / 6),
+        memory("bytes in bfloat16: share of KFAC's", "inf activation:16, bfloat16", "kfac isotropic", 1 / 6),
+    )
+
+    def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:
+        swag = ("swag",)  # no dropout in this network
+        if quick:
+            return ClassificationSettings(
+                train=1_000,
+                validation=200,
+                curvature=200,
+                test=300,
+                unknown=200,
+                networks=2,
+                epochs=2,
+                prior_rank=16,
+                samples=4,
+                tuning_samples=3,
+                swag_snapshots=4,
+                search_trials=3,
+                baselines=swag,
+                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence"),
+                repeated=("inf activation:16 mc validation",),
+            )
+        if full:
+            return ClassificationSettings(
+                train=45_000,
+                validation=5_000,
+                curvature=45_000,
+                test=10_000,
+                unknown=5_000,
+                networks=15,
+                epochs=60,
+                samples=100,
+                tuning_samples=30,
+                swag_epochs=20,
+                search_trials=300,
+                baselines=swag,
+                methods=METHODS,
+                repeated=METHODS,
+            )
+        return ClassificationSettings(
+            train=45_000, epochs=10, baselines=swag, methods=METHODS, repeated=(*REPEATED, OURS.replace("mc", "linear"))
+        )
+
+    def network(self) -> nn.Module:
+        return small_vgg()
+
+    def parts(self, settings: ClassificationSettings) -> Parts:
+        whole, test, digits = cifar10.load("train"), cifar10.load("test"), svhn.load()
+
+        def scaled(images: Images) -> Tensor:
+            return images.scaled(cifar10.MEAN, cifar10.STD)
+
+        def seen(images: Images) -> tuple[Tensor, Tensor]:
+            return central_crop(scaled(images)).contiguous(), images.labels
+
+        order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(settings.seed))
+        trained = whole[: settings.train]
+        return Parts(
+            train=(scaled(trained), trained.labels),
+            validation=seen(whole[len(whole) - settings.validation :]),
+            curvature=seen(whole[: settings.curvature]),
+            test=seen(test[torch.arange(settings.test) * len(test) // settings.test]),
+            unknown=seen(digits[order[: settings.unknown]])[0],
+            augment=augment,
+        )
+
+
+EXPERIMENT = CIFAR10()

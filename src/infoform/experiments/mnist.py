@@ -1,0 +1,126 @@
+"""MNIST against notMNIST: the paper's LeNet, every structure with both priors, and the baselines."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from infoform.data import mnist, notmnist
+from infoform.data.images import Images
+from infoform.experiments.classification import Classification, ClassificationSettings, Parts
+from infoform.experiments.classification_targets import OURS, Target, against, fixed, memory
+from infoform.experiments.classifiers import lenet
+
+METHODS = (
+    OURS,
+    "inf isotropic mc validation",
+    "kfac isotropic mc validation",
+    "efb-paper isotropic mc validation",
+    "inf-paper isotropic mc validation",
+    "diag isotropic mc validation",
+    "inf activation:64 linear validation",
+    "diag activation:64 mc validation",
+    "kfac activation:64 mc validation",
+    "efb-paper activation:64 mc validation",
+    "inf-paper activation:64 mc validation",
+    "last-layer activation:64 mc validation",
+    "inf activation:64 mc evidence",
+    "kfac isotropic mc evidence",
+    "inf-paper isotropic mc search",
+    "inf activation:64 mc search",
+)
+REPEATED = (OURS, "kfac isotropic mc validation")
+
+
+class MNIST(Classification):
+    """Digits are known, letters are not."""
+
+    name: ClassVar[str] = "mnist"
+    summary: ClassVar[str] = "A LeNet trained on MNIST, and asked about notMNIST."
+    reproduces: ClassVar[str] = "the MNIST part of the tables of classification and of complexity, and its histograms"
+    last_layer: ClassVar[str] = "10"
+    paper: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "plain": (0.395, 0.055),
+        "diag isotropic mc validation": (0.0075, 0.555),
+        "kfac isotropic mc validation": (0.0078, 0.599),
+        "mc-dropout": (0.0105, 0.562),
+        "ensemble": (0.0635, 0.596),
+        "efb-paper isotropic mc validation": (0.012, 0.618),
+        "inf-paper isotropic mc validation": (0.0069, 0.635),
+    }
+    targets: ClassVar[Sequence[Target]] = (
+        fixed("AUROC of MNIST and notMNIST", "auroc", 0.995, at_least=True),
+        fixed("entropy on notMNIST", "entropy_unknown", 0.635, at_least=True),
+        fixed("entropy on MNIST", "entropy", 0.025, at_least=False),
+        fixed("ECE on MNIST", "ece", 0.0069, at_least=False),
+        against("accuracy: the plain network's less 0.1 %", "accuracy", "plain", at_least=True, slack=-0.001),
+        against("AUROC: that of the ensemble", "auroc", "ensemble", at_least=True),
+        against("NLL: KFAC's", "nll", "kfac isotropic mc validation", at_least=False),
+        against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False),
+        memory("bytes: share of KFAC's", "inf activation:16", "kfac isotropic", 1 / 6),
+        memory("bytes in bfloat16: share of KFAC's", "inf activation:16, bfloat16", "kfac isotropic", 1 / 6),
+    )
+
+    def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:
+        if quick:
+            return ClassificationSettings(
+                train=1_000,
+                validation=200,
+                curvature=200,
+                test=300,
+                unknown=200,
+                networks=2,
+                epochs=2,
+                prior_rank=16,
+                samples=4,
+                tuning_samples=3,
+                swag_epochs=1,
+                swag_snapshots=4,
+                search_trials=3,
+                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence"),
+                repeated=("inf activation:16 mc validation",),
+            )
+        if full:
+            return ClassificationSettings(
+                train=55_000,
+                validation=5_000,
+                curvature=55_000,
+                test=10_000,
+                unknown=18_724,
+                networks=15,
+                epochs=20,
+                samples=100,
+                tuning_samples=30,
+                swag_epochs=10,
+                search_trials=300,
+                methods=METHODS,
+                repeated=METHODS,
+            )
+        return ClassificationSettings(methods=METHODS, repeated=REPEATED)
+
+    def network(self) -> nn.Module:
+        return lenet()
+
+    def parts(self, settings: ClassificationSettings) -> Parts:
+        whole, test, letters = mnist.load("train"), mnist.load("test"), notmnist.load()
+
+        def scaled(images: Images) -> tuple[Tensor, Tensor]:
+            return images.scaled(mnist.MEAN, mnist.STD), images.labels
+
+        order = torch.randperm(len(letters), generator=torch.Generator().manual_seed(settings.seed))
+        return Parts(
+            train=scaled(whole[: settings.train]),
+            validation=scaled(whole[len(whole) - settings.validation :]),
+            curvature=scaled(whole[: settings.curvature]),
+            test=scaled(test[spaced(len(test), settings.test)]),
+            unknown=scaled(letters[order[: settings.unknown]])[0],
+        )
+
+
+def spaced(available: int, wanted: int) -> Tensor:  # -> (wanted,)
+    """Return rows evenly spaced over all: MNIST's first 5,000 test digits are easier than its last."""
+    return torch.arange(wanted) * available // wanted
+
+
+EXPERIMENT = MNIST()

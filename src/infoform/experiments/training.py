@@ -1,0 +1,119 @@
+"""Train a classifier of images, with checkpoints: an interrupted training goes on, a finished one is read.
+
+Every epoch has a seed of its own for order, augmentation and dropout, so a training that was interrupted ends with the
+same weights as one that was not.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infoform.randomness import isolated
+
+Augment = Callable[[Tensor], Tensor]  # a batch of scaled pictures -> another of the same shape or cropped
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained: Adam, its learning rate falling to zero along a cosine."""
+
+    epochs: int
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    l2: float = 0.0  # coefficient of ½ |θ|² in the loss
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled:
+    """A loader: images in another order, and augmented anew, at each pass; global generators decide."""
+
+    images: Tensor  # (N, C, H, W)
+    labels: Tensor  # (N,)
+    batch_size: int
+    augment: Augment | None = None
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.images) / self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for part in torch.randperm(len(self.images)).split(self.batch_size):
+            batch = self.images[part]
+            yield batch if self.augment is None else self.augment(batch), self.labels[part]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network, in evaluation mode, and how its training went."""
+
+    network: nn.Module
+    losses: list[float]  # mean of every epoch, with dropout and augmentation
+    seconds: float
+
+
+def train(
+    factory: Callable[[], nn.Module],
+    images: Tensor,  # (N, C, H, W)
+    labels: Tensor,  # (N,)
+    *,
+    training: Training,
+    seed: int,
+    path: Path,
+    augment: Augment | None = None,
+    report: Callable[[str], None] = print,
+) -> Trained:
+    """Return the network that `factory` makes from this seed, trained; `path` keeps it after every epoch."""
+    with isolated(seed):
+        network = factory()
+    optimizer = torch.optim.Adam(network.parameters(), training.learning_rate, weight_decay=training.l2)
+    wanted = {**asdict(training), "seed": seed, "examples": len(images)}
+    losses, seconds = _resume(path, network, optimizer, wanted) if path.exists() else ([], 0.0)
+    loader = Shuffled(images, labels, training.batch_size, augment)
+    for epoch in range(len(losses), training.epochs):
+        begun = time.perf_counter()
+        with isolated(1_000_003 * (seed + 1) + epoch):
+            network.train()
+            total = 0.0
+            for step, (batch, targets) in enumerate(loader):
+                for group in optimizer.param_groups:
+                    share = (epoch + step / len(loader)) / training.epochs
+                    group["lr"] = training.learning_rate * (1 + math.cos(math.pi * share)) / 2
+                loss = functional.cross_entropy(network(batch), targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += float(loss.detach()) * len(batch)
+        losses.append(total / len(images))
+        seconds += time.perf_counter() - begun
+        _save(path, network, optimizer, {"settings": wanted, "losses": losses, "seconds": seconds})
+        report(f"{path.stem}: epoch {epoch + 1} of {training.epochs}, loss {losses[-1]:.4f}, {seconds:.0f} s")
+    network.eval()
+    return Trained(network, losses, seconds)
+
+
+def _save(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), **facts}, beside)
+    os.replace(beside, path)
+
+
+def _resume(
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, wanted: dict[str, Any]
+) -> tuple[list[float], float]:
+    saved = torch.load(path, weights_only=True)
+    if saved["settings"] != wanted:
+        raise ValueError(
+            f"'{path}' holds a network trained with other settings ({saved['settings']}, not {wanted}); "
+            "move it away, or choose another cache."
+        )
+    network.load_state_dict(saved["network"])
+    optimizer.load_state_dict(saved["optimizer"])
+    return list(saved["losses"]), float(saved["seconds"])

@@ -1,0 +1,229 @@
+"""Classification experiments, all pieces and the page, on tiny pictures; training that is interrupted."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import infoform
+from infoform.experiments import get_experiment
+from infoform.experiments.classification import Classification, ClassificationSettings, Parts
+from infoform.experiments.classification_targets import Target, against, fixed, memory
+from infoform.experiments.classifiers import CROP, augment, central_crop, lenet, small_vgg
+from infoform.experiments.line_search import find_minimum
+from infoform.experiments.mnist import spaced
+from infoform.experiments.result import Result
+from infoform.experiments.training import Training, train
+
+METHOD = "inf activation:4 mc validation"
+SETTINGS = ClassificationSettings(
+    train=60, validation=20, curvature=30, test=24, unknown=20, networks=2, epochs=2, batch_size=20,
+    learning_rate=1e-2, rank=3, prior_rank=4, samples=3, tuning_samples=2, swag_snapshots=3, search_trials=3,
+    methods=(METHOD, "kfac isotropic linear evidence", "inf-paper isotropic mc search",
+             "last-layer isotropic mc validation"),
+    repeated=(METHOD,),
+)  # fmt: skip
+
+
+class Stripes(Classification):
+    """Noisy stripes, upright or lying; unknown: noise."""
+
+    name: ClassVar[str] = "stripes"
+    summary: ClassVar[str] = "Stripes."
+    reproduces: ClassVar[str] = "nothing"
+    last_layer: ClassVar[str] = "5"
+    paper: ClassVar[Mapping[str, tuple[float, float]]] = {"plain": (0.1, 0.2), "ensemble": (0.3, 0.4)}
+    targets: ClassVar[Sequence[Target]] = (
+        fixed("accuracy", "accuracy", 2.0, at_least=True, method=METHOD),
+        against("NLL: the ensemble's", "nll", "ensemble", at_least=False, slack=9.0, method=METHOD),
+        memory("bytes", "inf activation:16", "kfac isotropic", 9.0),
+        fixed("of a method that is not there", "nll", 0.0, at_least=False, method="absent"),
+    )
+
+    def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:
+        return SETTINGS
+
+    def network(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(48, 2)
+        )
+
+    def parts(self, settings: ClassificationSettings) -> Parts:
+        generator = torch.Generator().manual_seed(0)
+
+        def some(count: int) -> tuple[Tensor, Tensor]:
+            labels = torch.randint(2, (count,), generator=generator)
+            pictures = torch.randn(count, 1, 6, 6, generator=generator)
+            pictures[labels == 0, :, ::2] += 1
+            pictures[labels == 1, :, :, ::2] += 1
+            return pictures, labels
+
+        return Parts(
+            train=some(settings.train),
+            validation=some(settings.validation),
+            curvature=some(settings.curvature),
+            test=some(settings.test),
+            unknown=3 * torch.randn(settings.unknown, 1, 6, 6, generator=generator),
+        )
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    cache = tmp_path_factory.mktemp("cache")
+    experiment = Stripes()
+    keys = experiment.pieces(SETTINGS)
+    found = Result("stripes", json.loads(json.dumps(vars(SETTINGS))), 0, len(keys))
+    for key in keys:
+        piece = experiment.run_piece(key, SETTINGS, cache=cache)
+        json.dumps(piece, allow_nan=False)
+        found = found.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)
+    return found
+
+
+def test_every_piece_has_its_measures(result: Result) -> None:
+    assert result.complete
+    rows = {key: piece for key, piece in result.pieces.items() if not key.startswith(("network", "curvature"))}
+    for piece in rows.values():
+        assert sum(piece["reliability"]["count"]) == SETTINGS.test
+        assert sum(piece["histograms"]["known"]) == SETTINGS.test
+        assert sum(piece["histograms"]["unknown"]) == SETTINGS.unknown
+        assert 0 <= piece["auroc"] <= 1
+        assert 0 <= piece["entropy_unknown"] <= 1
+    assert "swa" in rows["swag 0"]
+    assert len(rows["inf-paper isotropic mc search 0"]["tried"]) == 3
+
+
+def test_a_method_is_tuned_on_what_it_says_and_scored_as_by_hand(result: Result, tmp_path: Path) -> None:
+    experiment, piece = Stripes(), result.pieces[f"{METHOD} 0"]
+    parts = experiment.parts(SETTINGS)
+    x, y = parts.train
+    training = Training(2, 20, 1e-2, SETTINGS.l2)
+    network = train(experiment.network, x, y, training=training, seed=0, path=tmp_path / "n.pt").network
+    laplace = infoform.Laplace(network, "classification", rank=3, prior_rank=4, seed=0)
+    laplace.fit([parts.curvature], progress=False)
+
+    def nll(data: tuple[Tensor, Tensor], tau: float, samples: int) -> float:
+        posterior = laplace.posterior(prior_precision=tau, num_data=60.0)
+        probs = laplace.predict(data[0], kind="mc", samples=samples, posterior=posterior).probs
+        assert probs is not None
+        return float(-probs[torch.arange(len(data[0])), data[1]].log().mean())
+
+    for tau, score in piece["tried"]:
+        assert nll(parts.validation, tau, 2) == pytest.approx(score, rel=1e-3)
+    assert piece["prior_precision"] == min(piece["tried"], key=lambda pair: pair[1])[0]
+    assert piece["nll"] == pytest.approx(nll(parts.test, piece["prior_precision"], 3), rel=1e-3)
+
+
+def test_the_page_and_its_pictures_are_made_of_the_result_alone(result: Result, tmp_path: Path) -> None:
+    experiment = Stripes()
+    page = experiment.page(result)
+    assert "**missed** by" in page
+    assert "| met |" in page
+    assert "not measured in this run" in page
+    for piece in ("plain network", "MC dropout", "SWAG", "`inf`, activation (4), `mc`"):
+        assert piece in page
+    experiment.charts(result, tmp_path)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {f"stripes-{name}.png" for name in ("reliability", "entropy", "eigenvalues", "tuning")}
+    assert all(name in page for name in drawn)
+
+
+def test_an_interrupted_training_ends_with_the_same_weights(tmp_path: Path) -> None:
+    experiment = Stripes()
+    x, y = experiment.parts(SETTINGS).train
+    states = []
+    for name in ("whole", "parts"):
+        path = tmp_path / f"{name}.pt"
+        reports: list[str] = []
+
+        def stop(line: str, reports: list[str] = reports, name: str = name) -> None:
+            reports.append(line)
+            if name == "parts":
+                raise KeyboardInterrupt
+
+        training = Training(3, 20, 1e-2)
+        for _ in range(3):
+            try:
+                trained = train(experiment.network, x, y, training=training, seed=4, path=path, report=stop)
+            except KeyboardInterrupt:
+                continue
+        trained = train(experiment.network, x, y, training=training, seed=4, path=path, report=stop)
+        assert len(reports) == 3
+        assert len(trained.losses) == 3
+        states.append(trained.network.state_dict())
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def test_a_network_trained_with_other_settings_is_refused(tmp_path: Path) -> None:
+    experiment = Stripes()
+    x, y = experiment.parts(SETTINGS).train
+    known: dict[str, Any] = {"seed": 0, "path": tmp_path / "one.pt", "report": lambda _: None}
+    train(experiment.network, x, y, training=Training(1), **known)
+    with pytest.raises(ValueError, match="other settings"):
+        train(experiment.network, x, y, training=Training(2), **known)
+
+
+@pytest.mark.parametrize("best", [-4.0, -0.5, 2.0, 3.5, 7.0])
+def test_the_search_on_a_line_finds_the_least_of_half_decades(best: float) -> None:
+    tau, tried = find_minimum(lambda tau: (math.log10(tau) - best) ** 2)
+    assert tau == pytest.approx(10**best)
+    assert len(tried) <= 6 + abs(best - 2)
+    assert tried == sorted(tried)
+
+
+def test_a_score_that_is_not_finite_is_never_the_best() -> None:
+    tau, tried = find_minimum(lambda tau: math.inf if tau < 1e4 else tau)
+    assert tau == 1e4
+    assert all(math.isfinite(score) for _, score in tried)
+
+
+def test_the_papers_networks_have_the_papers_sizes() -> None:
+    mnist, cifar = [800, 51_200, 3_211_264, 10_240], [4_800, 102_400, 884_736, 73_728, 1_920]
+    for build, sizes in ((lenet, mnist), (small_vgg, cifar)):
+        weights = [p.numel() for name, p in build().named_parameters() if name.endswith("weight") and p.dim() > 1]
+        assert weights == sizes
+
+
+def test_augmented_pictures_are_crops_flipped_or_not_up_to_contrast_and_brightness() -> None:
+    torch.manual_seed(0)
+    pictures = torch.rand(20, 3, 32, 32)
+    for picture, crop in zip(pictures, augment(pictures), strict=True):
+        found = 0
+        for flipped in (crop, crop.flip(-1)):
+            for top in range(32 - CROP + 1):
+                for left in range(32 - CROP + 1):
+                    part = picture[:, top : top + CROP, left : left + CROP].flatten()
+                    pair = torch.corrcoef(torch.stack([part, flipped.flatten()]))[0, 1]
+                    found += bool(pair > 0.99999)
+        assert found == 1
+    assert torch.equal(central_crop(pictures), pictures[:, :, 4:28, 4:28])
+
+
+def test_rows_are_spaced_evenly() -> None:
+    assert spaced(10, 5).tolist() == [0, 2, 4, 6, 8]
+    assert spaced(10, 10).tolist() == list(range(10))
+
+
+def test_complexity_and_spectra_count_every_eigenvalue(result: Result) -> None:
+    curvature = result.pieces["curvature 0"]
+    assert curvature["complexity"]["5"]["weights"] == 2 * 49
+    assert all(grid >= 3 for grid in curvature["complexity"]["5"]["grid"].values())
+    assert sum(curvature["spectra"]["5"]["count"]) == 2 * 49
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_settings_of_all_sizes_name_methods_that_are_run(name: str) -> None:
+    experiment = get_experiment(name)
+    for size in ({}, {"quick": True}, {"full": True}):
+        settings = experiment.settings(**size)
+        keys = experiment.pieces(settings)
+        assert len(keys) == len(set(keys))
+        assert keys[0] == "network 0"
+        assert keys[-1] == "ensemble 0"
+        assert isinstance(experiment, Classification)
+        assert isinstance(dict(experiment.network().named_modules())[experiment.last_layer], nn.Linear)
