@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -61,8 +61,7 @@ def test_the_chosen_point_has_the_largest_variance(small_uci: Path) -> None:
 def test_a_piece_a_page_and_a_picture(small_uci: Path) -> None:
     use_all_rows(small_uci)
     settings = replace(SETTINGS, sets=("boston",), splits=2, steps=2)
-    known = {"sets": ["boston"], "hidden": 10, "training_points": 20, "steps": 2, "splits": 2}
-    result = Result("active-learning", known, 0, 2)
+    result = Result("active-learning", asdict(settings), 0, 2)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_uci)
         result = result.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,7 @@ def test_variances_are_compared_at_equal_hyperparameters(fitted: tuple[infoform.
 
 def test_a_piece_and_a_page(small_uci: Path) -> None:
     settings = replace(EXPERIMENT.settings(quick=True), sets=("yacht",), epochs=2, prior_precisions=(1.0,))
-    result = Result("uci-information", {"sets": ["yacht"], "prior_precisions": [1.0]}, 0, 2)
+    result = Result("uci-information", asdict(settings), 0, 2)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_uci / "cache")
         result = result.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -69,9 +69,7 @@ def test_axes_of_different_lengths_are_refused() -> None:
 
 def test_pieces_a_page_and_a_picture(small_uci: Path) -> None:
     settings = replace(SETTINGS, sets=("yacht",), epochs=2)
-    known = {"sets": ["yacht"], "points": 3, "samples": 4, "split": 0}
-    known |= {"data_powers": [-1.0, 1.0], "precision_powers": [0.0, 2.0]}
-    result = Result("uci-landscape", known, 0, 7)
+    result = Result("uci-landscape", asdict(settings), 0, 7)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_uci / "cache")
         result = result.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -54,8 +54,7 @@ def test_a_factor_of_both_n_and_tau_scales_the_variance(small_uci: Path) -> None
 def test_pieces_and_a_page(small_uci: Path) -> None:
     settings = replace(EXPERIMENT.settings(quick=True), sets=("yacht",), splits=1, short_epochs=3, long_epochs=20)
     settings = replace(settings, prior_precisions=(1.0,))
-    known = {"sets": ["yacht"], "trainings": ["short", "long"], "held_out": 0.2}
-    result = Result("uci-likelihood", {**known, "long_epochs": 20, "long_epochs_large": 20}, 0, 2)
+    result = Result("uci-likelihood", asdict(settings), 0, 2)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_uci / "cache")
         result = result.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)

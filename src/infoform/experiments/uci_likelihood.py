@@ -55,8 +55,6 @@ class LikelihoodSettings(Settings):
     learning_rate: float = 1e-3
     decays: tuple[float, ...] = (0.0, 3e-3)  # for sets of less than 2,000 examples; the others have none
     prior_precisions: tuple[float, ...] = (0.01, 0.05, 0.2, 1.0, 5.0, 20.0, 100.0)
-        10.0**power for power in (-2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5, 3)
-    )
     validation_points: int = 1000  # at most
 
 

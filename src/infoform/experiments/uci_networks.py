@@ -43,9 +43,8 @@ def networks(
 ) -> dict[int, ShallowStack]:
     """Return trained networks by number of epochs (those of `kept`, and the last): one of each split, in turn.
 
-    `splits` is how many, from the first (default: all).
-
-    `decays` has one weight decay for each network: for the splits 0, 1, …, again 0, 1, …, and so on.
+    `splits` is how many, from the first (default: all); `decays` has one weight decay for each network: for the splits
+    0, 1, …, again 0, 1, …, and so on.
     """
     wanted = {
         "name": name, **asdict(training), "width": width(name), "held_out": held_out, "kept": list(kept), "seed": seed,
