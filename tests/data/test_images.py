@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.io import savemat  # type: ignore[import-untyped]
 
 from infoform.data import DATA_SETS, cifar10, images, mnist, notmnist, svhn
 
@@ -110,8 +111,6 @@ def test_a_batch_that_would_run_code_is_refused(tmp_path: Path) -> None:
 
 
 def test_svhn_reads_the_mat_file_and_calls_ten_zero(tmp_path: Path) -> None:
-    from scipy.io import savemat  # type: ignore[import-untyped]
-
     pixels = some_bytes(32, 32, 3, 4)
     savemat(tmp_path / "test_32x32.mat", {"X": pixels, "y": np.array([[10], [1], [9], [10]])})
     found = svhn.load(root=tmp_path)
@@ -120,8 +119,6 @@ def test_svhn_reads_the_mat_file_and_calls_ten_zero(tmp_path: Path) -> None:
 
 
 def test_notmnist_reads_its_authors_mat_file(tmp_path: Path) -> None:
-    from scipy.io import savemat  # type: ignore[import-untyped]
-
     pixels = some_bytes(28, 28, 4)
     savemat(tmp_path / "notMNIST_small.mat", {"images": pixels.astype(float), "labels": np.arange(4.0)})
     found = notmnist.load(root=tmp_path)
