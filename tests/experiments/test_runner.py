@@ -11,7 +11,7 @@ from infoform import experiments
 from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment, runner
 from infoform.experiments.__main__ import main
 from infoform.experiments.markdown import bold_best, mean_std, table
-from infoform.experiments.runner import reproduce, result_path, write_page
+from infoform.experiments.runner import page_text, reproduce, result_path, write_page
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,23 @@ def test_every_experiment_of_the_table_is_itself(name: str) -> None:
         keys = list(one.pieces(settings))
         assert keys
         assert len(set(keys)) == len(keys)
+
+
+COMMITTED = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_committed_pages_are_those_of_the_committed_results(name: str) -> None:
+    path = COMMITTED / f"{name}.json"
+    if not path.exists():
+        pytest.skip("no committed run")
+    result = Result.load(path)
+    if not result.complete:
+        pytest.skip("the run goes on")
+    page = COMMITTED.parent / "docs" / "experiments" / f"{name}.md"
+    assert page.read_text() == page_text(name, result), (
+        f"write it anew: python -m infoform.experiments {name} --page docs"
+    )
 
 
 def test_an_unknown_experiment_is_named() -> None:

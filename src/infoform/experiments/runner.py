@@ -80,16 +80,25 @@ def reproduce(
 
 def write_page(name: str, result: Result, docs: Path) -> Path:
     """Write `docs/experiments/NAME.md`, and the experiment's pictures into `docs/images`, from the result alone."""
+    text = page_text(name, result)
+    (docs / "images").mkdir(parents=True, exist_ok=True)
+    get_experiment(name).charts(result, docs / "images")
+    path = docs / "experiments" / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def page_text(name: str, result: Result) -> str:
+    """Return the whole page of an experiment: what it found, and how it was run."""
     experiment = get_experiment(name)
     if not result.complete:
         raise ValueError(
             f"a page needs all {result.total} pieces of '{name}', got {len(result.pieces)}; run it to its end first."
         )
-    (docs / "images").mkdir(parents=True, exist_ok=True)
-    experiment.charts(result, docs / "images")
     settings = ", ".join(f"{key} = {_plain(value)}" for key, value in result.settings.items())
     versions = ", ".join(f"{package} {number}" for package, number in result.versions.items())
-    text = f"""# {name}
+    return f"""# {name}
 
 {experiment.summary} Reproduces: {experiment.reproduces}.
 
@@ -103,10 +112,6 @@ Settings: {settings}.
 
 This page is written from the run's JSON by `python -m infoform.experiments {name} --page docs`.
 """
-    path = docs / "experiments" / f"{name}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def _resume(path: Path, wanted: Mapping[str, Any]) -> Result:
