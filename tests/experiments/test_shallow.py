@@ -86,3 +86,13 @@ def test_a_large_decay_takes_all_weights_to_zero() -> None:
     trained = train_stack(x, y, width=5, training=Training(200, 12, 0.01), decay=decays)[200]
     assert trained.flat[0].norm() > 1
     assert trained.flat[1].norm() < 0.1
+
+
+def test_training_in_float32_is_the_same_but_for_rounding() -> None:
+    x, y = data()
+    double, single = (
+        train_stack(x, y, width=5, training=Training(20, 4, dtype=dtype))[20].flat for dtype in ("float64", "float32")
+    )
+    assert single.dtype == torch.float64
+    assert not torch.equal(double, single)
+    assert_close(double, single, rtol=1e-3, atol=1e-4)

@@ -212,7 +212,8 @@ def chosen_networks(training: str, name: str, settings: LikelihoodSettings, cach
     decays: Sequence[float] = (0.0,)
     if training == "long":
         epochs = settings.long_epochs_large if large else settings.long_epochs
-        how, kept = Training(epochs, settings.long_batch, settings.learning_rate), (epochs // 10, epochs // 3)
+        how = Training(epochs, settings.long_batch, settings.learning_rate, "float32")
+        kept = (epochs // 10, epochs // 3)
         decays = (0.0,) if large else settings.decays
     tried = [decay for decay in decays for _ in range(count)]
     common: dict[str, Any] = {"training": how, "cache": cache, "kept": kept, "splits": count, "seed": settings.seed}
