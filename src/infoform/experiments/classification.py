@@ -44,8 +44,8 @@ class ClassificationSettings(Settings):
     train: int = 30_000  # images, the first of the training part
     validation: int = 1_000  # images, the last of the training part
     curvature: int = 2_000  # images, the first of those trained on
-    test: int = 4_000  # images, evenly spaced over the test part
-    unknown: int = 2_000  # images, drawn at random
+    test: int = 3_000  # images, evenly spaced over the test part
+    unknown: int = 1_500  # images, drawn at random
     networks: int = 3  # seeds 0, 1, ...; also the members of the ensemble
     epochs: int = 4
     batch_size: int = 128
@@ -53,13 +53,12 @@ class ClassificationSettings(Settings):
     l2: float = 1e-8
     rank: int = 100
     prior_rank: int = 64
-    samples: int = 12  # networks of a sampled prediction
+    samples: int = 20  # networks of a sampled prediction
     tuning_samples: int = 6
     swag_epochs: int = 1
     swag_snapshots: int = 20
     swag_learning_rate: float = 0.01
     search_trials: int = 18
-    baselines: tuple[str, ...] = ("mc-dropout", "swag")
     methods: tuple[str, ...] = ()  # for the first network
     repeated: tuple[str, ...] = ()  # for the others
 
@@ -96,7 +95,7 @@ class Classification(Experiment[ClassificationSettings]):
         keys = []
         for seed in range(settings.networks):
             chosen = settings.methods if seed == 0 else settings.repeated
-            keys += [f"{work} {seed}" for work in ("network", "curvature", "plain", *settings.baselines, *chosen)]
+            keys += [f"{work} {seed}" for work in ("network", "curvature", "plain", *chosen)]
         return [*keys, "ensemble 0"]
 
     def run_piece(self, key: str, settings: ClassificationSettings, *, cache: Path) -> dict[str, Any]:

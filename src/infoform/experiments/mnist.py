@@ -30,6 +30,7 @@ METHODS = (
     "inf-paper isotropic mc search",
     "inf activation:64 mc search",
 )
+BASELINES = ("mc-dropout", "swag")
 REPEATED = (OURS, "kfac isotropic mc validation")
 
 
@@ -78,7 +79,7 @@ class MNIST(Classification):
                 swag_epochs=1,
                 swag_snapshots=4,
                 search_trials=3,
-                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence"),
+                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence", *BASELINES),
                 repeated=("inf activation:16 mc validation",),
             )
         if full:
@@ -94,10 +95,10 @@ class MNIST(Classification):
                 tuning_samples=30,
                 swag_epochs=10,
                 search_trials=300,
-                methods=METHODS,
-                repeated=METHODS,
+                methods=(*METHODS, *BASELINES),
+                repeated=(*METHODS, *BASELINES),
             )
-        return ClassificationSettings(methods=METHODS, repeated=REPEATED)
+        return ClassificationSettings(methods=(*METHODS, *BASELINES), repeated=REPEATED)
 
     def network(self) -> nn.Module:
         return lenet()
