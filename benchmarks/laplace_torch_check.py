@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from infoform.experiments import get_experiment
-from infoform.experiments.classification import Classification, ClassificationSettings, _batches, _Run
+from infoform.experiments.classification import Classification, ClassificationSettings, Run, batches
 from infoform.experiments.classification_measures import measures
 from infoform.experiments.line_search import find_minimum
 from infoform.experiments.markdown import table
@@ -37,14 +38,12 @@ BESIDE = ("plain", "kfac isotropic mc validation", "inf isotropic mc validation"
 
 def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str, Any]:
     """Fit, tune and measure laplace-torch on the first network of a run."""
-    import laplace
-
     experiment = get_experiment(name)
     assert isinstance(experiment, Classification)
-    run = _Run(experiment, settings, cache, 0)
+    run = Run(experiment, settings, cache, 0)
     network, parts = run.trained(0).network, run.parts
     begun = time.perf_counter()
-    fitted = laplace.Laplace(
+    fitted = import_module("laplace").Laplace(
         network,
         "classification",
         subset_of_weights="all",
@@ -80,9 +79,9 @@ def sampled(fitted: Any, network: torch.nn.Module, images: Tensor, samples: int)
     with torch.no_grad():
         for weights in drawn:
             torch.nn.utils.vector_to_parameters(weights, network.parameters())
-            outputs.append(torch.cat([network(batch) for batch in _batches(images)]))
+            outputs.append(torch.cat([network(batch) for batch in batches(images)]))
         torch.nn.utils.vector_to_parameters(mean, network.parameters())
-        plain = torch.cat([network(batch) for batch in _batches(images)])
+        plain = torch.cat([network(batch) for batch in batches(images)])
     return get_likelihood("classification").from_samples(torch.stack(outputs), plain, noise=None)
 
 

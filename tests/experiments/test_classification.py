@@ -1,10 +1,9 @@
 """Classification experiments, all pieces and the page, on tiny pictures; training that is interrupted."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ import infoform
 from infoform.experiments import get_experiment
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
 from infoform.experiments.classification_targets import Target, against, fixed, memory
-from infoform.experiments.classifiers import CROP, augment, central_crop, lenet, small_vgg
-from infoform.experiments.line_search import find_minimum
 from infoform.experiments.mnist import spaced
 from infoform.experiments.result import Result
 from infoform.experiments.training import Training, train
@@ -131,77 +128,6 @@ def test_the_page_and_its_pictures_are_made_of_the_result_alone(result: Result, 
     drawn = {path.name for path in tmp_path.iterdir()}
     assert drawn == {f"stripes-{name}.png" for name in ("reliability", "entropy", "eigenvalues", "tuning")}
     assert all(name in page for name in drawn)
-
-
-def test_an_interrupted_training_ends_with_the_same_weights(tmp_path: Path) -> None:
-    experiment = Stripes()
-    x, y = experiment.parts(SETTINGS).train
-    states = []
-    for name in ("whole", "parts"):
-        path = tmp_path / f"{name}.pt"
-        reports: list[str] = []
-
-        def stop(line: str, reports: list[str] = reports, name: str = name) -> None:
-            reports.append(line)
-            if name == "parts":
-                raise KeyboardInterrupt
-
-        training = Training(3, 20, 1e-2)
-        for _ in range(3):
-            try:
-                trained = train(experiment.network, x, y, training=training, seed=4, path=path, report=stop)
-            except KeyboardInterrupt:
-                continue
-        trained = train(experiment.network, x, y, training=training, seed=4, path=path, report=stop)
-        assert len(reports) == 3
-        assert len(trained.losses) == 3
-        states.append(trained.network.state_dict())
-    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
-
-
-def test_a_network_trained_with_other_settings_is_refused(tmp_path: Path) -> None:
-    experiment = Stripes()
-    x, y = experiment.parts(SETTINGS).train
-    known: dict[str, Any] = {"seed": 0, "path": tmp_path / "one.pt", "report": lambda _: None}
-    train(experiment.network, x, y, training=Training(1), **known)
-    with pytest.raises(ValueError, match="other settings"):
-        train(experiment.network, x, y, training=Training(2), **known)
-
-
-@pytest.mark.parametrize("best", [-4.0, -0.5, 2.0, 3.5, 7.0])
-def test_the_search_on_a_line_finds_the_least_of_half_decades(best: float) -> None:
-    tau, tried = find_minimum(lambda tau: (math.log10(tau) - best) ** 2)
-    assert tau == pytest.approx(10**best)
-    assert len(tried) <= 6 + abs(best - 2)
-    assert tried == sorted(tried)
-
-
-def test_a_score_that_is_not_finite_is_never_the_best() -> None:
-    tau, tried = find_minimum(lambda tau: math.inf if tau < 1e4 else tau)
-    assert tau == 1e4
-    assert all(math.isfinite(score) for _, score in tried)
-
-
-def test_the_papers_networks_have_the_papers_sizes() -> None:
-    mnist, cifar = [800, 51_200, 3_211_264, 10_240], [4_800, 102_400, 884_736, 73_728, 1_920]
-    for build, sizes in ((lenet, mnist), (small_vgg, cifar)):
-        weights = [p.numel() for name, p in build().named_parameters() if name.endswith("weight") and p.dim() > 1]
-        assert weights == sizes
-
-
-def test_augmented_pictures_are_crops_flipped_or_not_up_to_contrast_and_brightness() -> None:
-    torch.manual_seed(0)
-    pictures = torch.rand(20, 3, 32, 32)
-    for picture, crop in zip(pictures, augment(pictures), strict=True):
-        found = 0
-        for flipped in (crop, crop.flip(-1)):
-            for top in range(32 - CROP + 1):
-                for left in range(32 - CROP + 1):
-                    part = picture[:, top : top + CROP, left : left + CROP].flatten()
-                    pair = torch.corrcoef(torch.stack([part, flipped.flatten()]))[0, 1]
-                    found += bool(pair > 0.99999)
-        assert found == 1
-    assert torch.equal(central_crop(pictures), pictures[:, :, 4:28, 4:28])
 
 
 def test_rows_are_spaced_evenly() -> None:

@@ -100,7 +100,7 @@ class Classification(Experiment[ClassificationSettings]):
 
     def run_piece(self, key: str, settings: ClassificationSettings, *, cache: Path) -> dict[str, Any]:
         *work, last = key.split()
-        run = _Run(self, settings, cache, int(last))
+        run = Run(self, settings, cache, int(last))
         table: dict[str, Callable[[], dict[str, Any]]] = {
             "network": run.network_piece,
             "curvature": run.curvature_piece,
@@ -119,7 +119,9 @@ class Classification(Experiment[ClassificationSettings]):
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
+    """The work on one network of a run."""
+
     experiment: Classification
     settings: ClassificationSettings
     cache: Path
@@ -147,7 +149,7 @@ class _Run:
         trained = self.trained(self.seed)
         x, y = self.parts.validation
         with torch.no_grad():
-            right = sum(int((trained.network(a).argmax(1) == b).sum()) for a, b in _batches((x, y)))
+            right = sum(int((trained.network(a).argmax(1) == b).sum()) for a, b in batches((x, y)))
         weights = sum(parameter.numel() for parameter in trained.network.parameters())
         return {
             "losses": trained.losses,
@@ -180,8 +182,8 @@ class _Run:
 
     def baseline_piece(self, baseline: Baseline, samples: int | None = None) -> dict[str, Any]:
         begun = time.perf_counter()
-        known, targets = baseline.predict_loader(_batches(self.parts.test), samples=samples, progress=False)
-        unknown, _ = baseline.predict_loader(_batches(self.parts.unknown), samples=samples, progress=False)
+        known, targets = baseline.predict_loader(batches(self.parts.test), samples=samples, progress=False)
+        unknown, _ = baseline.predict_loader(batches(self.parts.unknown), samples=samples, progress=False)
         assert targets is not None
         seconds = {"predict": time.perf_counter() - begun}
         return {**measures(known, targets, unknown), "seconds": seconds}
@@ -227,7 +229,7 @@ class _Run:
             with warnings.catch_warnings():  # rows of a posterior that is too wide say so by themselves
                 warnings.filterwarnings("ignore", message="networks with sampled weights are much worse")
                 return laplace.predict_loader(
-                    _batches(data), kind=kind, samples=samples, posterior=posterior, progress=False
+                    batches(data), kind=kind, samples=samples, posterior=posterior, progress=False
                 )
 
         def score(measure: Callable[[Tensor, Tensor], float], tau: float, count: float) -> float:
@@ -262,7 +264,7 @@ class _Run:
             rank=self.settings.rank,
             statistics="all",
         )
-        return laplace.fit(_batches(self.parts.curvature), progress=False)
+        return laplace.fit(batches(self.parts.curvature), progress=False)
 
     def _samples(self, kind: str, *, tuning: bool = False) -> int:
         if kind == "linear":  # draws of logits, which cost nothing
@@ -287,7 +289,7 @@ def _read_parts(experiment: Classification, settings: ClassificationSettings) ->
 _LAST: dict[Path, infoform.Laplace] = {}  # the last fit: read once for the many pieces of a network
 
 
-def _fitted(run: _Run, network: nn.Module) -> infoform.Laplace:
+def _fitted(run: Run, network: nn.Module) -> infoform.Laplace:
     s = run.settings
     path = run.cache / f"{run.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{run.seed}.safetensors"
     if path in _LAST:
@@ -304,14 +306,14 @@ def _fitted(run: _Run, network: nn.Module) -> infoform.Laplace:
             block_limit=1,  # no exact blocks
             seed=run.seed,
         )
-        laplace.fit(_batches(run.parts.curvature), progress=False)
+        laplace.fit(batches(run.parts.curvature), progress=False)
         laplace.save(path, curvature=True)
     _LAST.clear()
     _LAST[path] = laplace
     return laplace
 
 
-def _batches(data: Data | Tensor, size: int = 2_500) -> list[Any]:
+def batches(data: Data | Tensor, size: int = 2_500) -> list[Any]:
     """Cut data into batches: large ones, since every batch draws the sampled networks again."""
     if isinstance(data, Tensor):
         return list(data.split(size))

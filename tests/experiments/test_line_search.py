@@ -1,0 +1,21 @@
+"""The search for τ on a line, on functions with a known minimum."""
+
+import math
+
+import pytest
+
+from infoform.experiments.line_search import find_minimum
+
+
+@pytest.mark.parametrize("best", [-4.0, -0.5, 2.0, 3.5, 7.0])
+def test_the_search_on_a_line_finds_the_least_of_half_decades(best: float) -> None:
+    tau, tried = find_minimum(lambda tau: (math.log10(tau) - best) ** 2)
+    assert tau == pytest.approx(10**best)
+    assert len(tried) <= 6 + abs(best - 2)
+    assert tried == sorted(tried)
+
+
+def test_a_score_that_is_not_finite_is_never_the_best() -> None:
+    tau, tried = find_minimum(lambda tau: math.inf if tau < 1e4 else tau)
+    assert tau == 1e4
+    assert all(math.isfinite(score) for _, score in tried)
