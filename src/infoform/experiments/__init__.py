@@ -12,6 +12,8 @@ from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
 
 EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
+    "toy": "infoform.experiments.toy",
+    "toy-rank": "infoform.experiments.toy_rank",
     "uci-information": "infoform.experiments.uci_information",
     "uci-likelihood": "infoform.experiments.uci_likelihood",
     "uci-landscape": "infoform.experiments.uci_landscape",

@@ -1,0 +1,253 @@
+"""The page and the pictures of toy, from its JSON."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, variance
+from typing import Any
+
+from infoform.experiments.markdown import bold_best, table
+from infoform.experiments.result import Result
+
+REACH = 4.0  # the data lie within ± this
+TITLES = {
+    "printed": "As printed, information averaged",
+    "summed": "As printed, information summed",
+    "equal": "At equal hyperparameters, sampled networks",
+    "linear": "At equal hyperparameters, linearised",
+}
+COLUMNS = ("inside", "outside")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Mean and standard deviation of the networks' outputs over the grid."""
+
+    mean: Sequence[float]
+    std: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Distances from HMC's band, averaged over a part of the grid."""
+
+    log_ratio: float  # |log(σ / σ_HMC)|
+    signed: float  # log(σ / σ_HMC)
+    wasserstein: float  # of order 2, between Gaussians of these moments
+    divergence: float  # KL(HMC | method), with the data's noise added to both
+
+
+def page(result: Result) -> str:
+    laplace, truth = result.pieces["laplace"], ground_truth(result)
+    scores = {way: _scores(result, truth, way) for way in TITLES}
+    return "\n\n".join(
+        [
+            _intro(result),
+            "![Bands of all methods at the paper's hyperparameters](../images/toy-printed.png)",
+            _table(scores["printed"]),
+            _fixed_text(laplace),
+            f"## {TITLES['summed']}",
+            "The same with the sum over the examples in the place of their average: N = 1 then means all data once.",
+            "![Bands of all methods, information summed](../images/toy-summed.png)",
+            _table(scores["summed"]),
+            f"## {TITLES['equal']}",
+            _equal_text(result),
+            "![Bands of all methods at equal hyperparameters](../images/toy-equal.png)",
+            _table(scores["equal"]),
+            f"## {TITLES['linear']}",
+            'The same posteriors, with the network made linear in its weights (`kind="linear"`), in closed form.',
+            _table(scores["linear"]),
+            "## What the paper says of these bands, and what is found",
+            _claims(scores),
+            "## Covariance of OKF and KFAC, first layer",
+            "![Covariances of OKF and KFAC](../images/toy-covariance.png)",
+            _covariance_text(laplace["covariance"]),
+            "## The information matrix, first layer",
+            "![Information matrices](../images/toy-information.png)",
+            _information_text(result),
+            "## The ground truth",
+            _hmc_text(result),
+        ]
+    )
+
+
+def ground_truth(result: Result) -> Band:
+    """Return the moments of all chains of HMC together."""
+    chains = _chains(result)
+    means = list(zip(*(chain["mean"] for chain in chains), strict=True))
+    stds = zip(*(chain["std"] for chain in chains), strict=True)
+    pooled = [mean(s**2 for s in std) + _spread(centre) for std, centre in zip(stds, means, strict=True)]
+    return Band([mean(centre) for centre in means], [math.sqrt(one) for one in pooled])
+
+
+def largest_r_hat(result: Result) -> float:
+    """Return the largest R̂ over the grid: 1 where chains from different starts have the same mean."""
+    chains = _chains(result)
+    if len(chains) < 2:
+        return math.nan
+    found = []
+    for at in range(len(chains[0]["mean"])):
+        within = mean(chain["std"][at] ** 2 for chain in chains)
+        found.append(math.sqrt(1 + variance([chain["mean"][at] for chain in chains]) / within))
+    return max(found)
+
+
+def distance(band: Band, truth: Band, where: Sequence[int], noise: float) -> Scores:
+    """Compare with HMC at these places of the grid."""
+    ratios, transports, divergences = [], [], []
+    for at in where:
+        shift, std, exact = band.mean[at] - truth.mean[at], band.std[at], truth.std[at]
+        ratios.append(math.log(max(std, 1e-12) / exact))
+        transports.append(math.hypot(shift, std - exact))
+        v, w = std**2 + noise**2, exact**2 + noise**2
+        divergences.append(0.5 * (math.log(v / w) + (w + shift**2) / v - 1))
+    return Scores(mean(map(abs, ratios)), mean(ratios), mean(transports), mean(divergences))
+
+
+def charts(result: Result, folder: Path) -> None:
+    from infoform.experiments import toy_charts
+
+    toy_charts.draw(result, folder)
+
+
+def bands(result: Result, way: str) -> dict[str, Band]:
+    """Return all methods' bands; BBB has no printed hyperparameters, and is the same in all."""
+    bbb = {} if way == "linear" else {"BBB": result.pieces["bbb"]}
+    found: Mapping[str, Any] = {**bbb, **result.pieces["laplace"][way]}
+    return {label: Band(one["mean"], one["std"]) for label, one in found.items()}
+
+
+def _chains(result: Result) -> list[dict[str, Any]]:
+    return [piece for key, piece in result.pieces.items() if key.startswith("hmc/")]
+
+
+def _spread(values: Sequence[float]) -> float:
+    centre = mean(values)
+    return mean((one - centre) ** 2 for one in values)
+
+
+def _scores(result: Result, truth: Band, way: str) -> dict[str, tuple[Scores, Scores]]:
+    grid = result.pieces["laplace"]["grid"]
+    inside = [at for at, x in enumerate(grid) if abs(x) <= REACH]
+    outside = [at for at, x in enumerate(grid) if abs(x) > REACH]
+    noise = result.settings["noise"]
+    return {
+        label: (distance(band, truth, inside, noise), distance(band, truth, outside, noise))
+        for label, band in bands(result, way).items()
+    }
+
+
+def _table(scores: Mapping[str, tuple[Scores, Scores]]) -> str:
+    header = ["", *(f"{what} {where}" for what in ("abs. log ratio", "log ratio", "W₂", "KL") for where in COLUMNS)]
+    columns = []
+    for name in ("log_ratio", "signed", "wasserstein", "divergence"):
+        for part in (0, 1):
+            values = [getattr(one[part], name) for one in scores.values()]
+            cells = [f"{value:+.2f}" if name == "signed" else _short(value) for value in values]
+            columns.append(cells if name == "signed" else bold_best(cells, values))
+    return table(header, [[label, *cells] for label, *cells in zip(scores, *columns, strict=True)])
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.3g}"
+
+
+def _intro(result: Result) -> str:
+    settings = result.settings
+    low, high, _ = settings["grid"]
+    return f"""A network with one hidden layer of {settings["width"]} ReLUs, {settings["examples"]} points x ~ U(−4, 4),
+y ~ N(x³, 3²), Adam at {settings["learning_rate"]:g} on the mean squared error of all data for {settings["steps"]}
+steps; of {settings["restarts"]} random starts the best fit is kept (mean squared error
+{result.pieces["laplace"]["mse"]:.2f}). Bands are the mean and one, two and three standard deviations of the outputs of
+{settings["weight_samples"]} networks with sampled weights, without the noise of the data; dots are the data, red is the
+trained network. Tables compare with HMC on a grid from {low:g} to {high:g}: *inside*, where data are (|x| ≤ 4), and
+*outside*. W₂ is the Wasserstein distance of order two between Gaussians with the bands' moments, in units of y; KL is
+from HMC's predictive Gaussian to the method's, with the noise of 3 added to both. {settings["weight_samples"]} networks
+tell a standard deviation to about {100 / math.sqrt(2 * settings["weight_samples"]):.0f} %.
+
+The paper gives its hyperparameters, but not what N counts nor HMC's prior. "As printed" reads it by the letter:
+P = 1 · I + τ, I the average over examples at a noise of 1 (which the mean squared error stands for), τ = 0.2 for KFAC
+and OKF, 0.45 for Diag, 0 for the exact block and INF, and, since nothing else is said, for EFB.
+
+## {TITLES["printed"]}"""
+
+
+def _fixed_text(laplace: Mapping[str, Any]) -> str:
+    fixed = {label: one["fixed"] for label, one in laplace["printed"].items() if one["fixed"]}
+    which = ", ".join(f"{label} {count}" for label, count in fixed.items()) or "none"
+    return f"""With τ = 0, directions of the weights without information have no variance to be drawn with. The paper
+holds single weights without information fixed; here whole directions are (of 22; {which}). A unit whose kink lies
+between the same two points as another's has the same gradients but for a factor, so that the exact block is singular
+even where no weight is without information: `Laplace` refuses to invert it, and this page pseudo-inverts it."""
+
+
+def _equal_text(result: Result) -> str:
+    settings = result.settings
+    return f"""All methods approximate the posterior that HMC samples from: N = {settings["examples"]}, a noise of
+{settings["noise"]:g}, τ = {settings["prior_precision"]:g}; `Laplace.predict(kind="mc")` as anyone uses it. KFAC differs
+from OKF in its factored damping alone. BBB has the same prior and noise, and is the same as above."""
+
+
+def _claims(scores: Mapping[str, Mapping[str, tuple[Scores, Scores]]]) -> str:
+    def closest(way: str, labels: Sequence[str]) -> str:
+        return min(labels, key=lambda label: scores[way][label][0].wasserstein)
+
+    paper = ("Diag", "KFAC", "EFB", "exact block", "INF", "INF rank 1", "BBB")
+    rows = []
+    for way in ("printed", "summed", "equal"):
+        found = scores[way]
+        kfac = found["KFAC"][0].signed
+        rows += [
+            [f"the exact block is the closest to HMC ({way})", closest(way, paper)],
+            [f"of KFAC, BBB and INF, INF is the closest ({way})", closest(way, ("KFAC", "BBB", "INF"))],
+            [f"KFAC is too wide inside the data ({way})", f"{math.exp(kfac):.2f} times as wide as HMC"],
+            [
+                f"INF of rank 1 is worse than of full rank ({way})",
+                f"W₂ {_short(found['INF rank 1'][0].wasserstein)} and {_short(found['INF'][0].wasserstein)}",
+            ],
+            [
+                f"without the diagonal correction, EFB is far off ({way})",
+                f"W₂ {_short(found['EFB'][0].wasserstein)} and {_short(found['INF'][0].wasserstein)}",
+            ],
+            [
+                f"(ours beside the paper's INF, {way})",
+                f"W₂ {_short(found['ours'][0].wasserstein)}, rank 1 {_short(found['ours rank 1'][0].wasserstein)}",
+            ],
+        ]
+    return table(["the paper's figure shows", "inside the data, by W₂"], rows)
+
+
+def _covariance_text(covariances: Mapping[str, Sequence[Sequence[float]]]) -> str:
+    largest = {label: max(abs(one) for row in rows for one in row) for label, rows in covariances.items()}
+    trace = {label: sum(row[at] for at, row in enumerate(rows)) for label, rows in covariances.items()}
+    return f"""At the same (N, τ) of the paper. The factored damping makes the covariance smaller, as the paper finds:
+its trace is {trace["OKF"]:.3g} for OKF and {trace["KFAC"]:.3g} for KFAC, its largest entry {largest["OKF"]:.3g} and
+{largest["KFAC"]:.3g}."""
+
+
+def _information_text(result: Result) -> str:
+    found = result.pieces["laplace"]["information"]
+    few, every = result.settings["few_examples"], result.settings["examples"]
+    rows = [
+        [f"{count} points", str(found[key]["fixed_weights"]), str(found[key]["fixed_directions"])]
+        for count, key in ((few, "few"), (every, "all"))
+    ]
+    header = ["of 14", "weights without information", "directions without information"]
+    return f"""The exact block I of the same network on the first {few} points and on all {every}, coloured by
+sign(I) · log(1 + |I|).
+
+{table(header, rows)}"""
+
+
+def _hmc_text(result: Result) -> str:
+    chains, settings = _chains(result), result.settings
+    each = settings["hmc_samples"] // settings["hmc_chains"]
+    steps = mean(chain["steps"] for chain in chains)
+    r_hat = "" if len(chains) < 2 else f"R̂ of the outputs over the grid is at most {largest_r_hat(result):.3f}; "
+    return f"""NUTS by NumPyro, prior N(0, 1/τ) with τ = {settings["prior_precision"]:g}, noise
+{settings["noise"]:g}: {len(chains)} chains from draws of the prior, {each} samples each after a warm-up of
+{settings["hmc_warmup"]}. {r_hat}effective samples of the outputs, all chains: at least
+{sum(chain["effective_samples"] for chain in chains):.0f}; divergences:
+{sum(chain["divergences"] for chain in chains)}; mean acceptance
+{mean(chain["accept_prob"] for chain in chains):.2f}; gradients a sample: {steps:.0f}."""
