@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from infoform.experiments.shallow import Training, train_stack
-from infoform.experiments.uci_networks import networks, predictions, split_of, width
+import infoform
+from infoform.experiments.shallow import ShallowStack, Training, train_stack
+from infoform.experiments.uci_networks import networks, predictions, split_of, variances, width
+from infoform.posteriors import STRUCTURES
 
 
 def test_there_is_a_network_for_every_split_and_decay(small_uci: Path) -> None:
@@ -37,3 +39,14 @@ def test_weights_come_from_the_cache_if_all_settings_are_the_same(
 def test_protein_is_wider_as_in_the_paper() -> None:
     assert width("protein") == 100
     assert width("boston") == 50
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_variances_are_those_of_a_linear_prediction(structure: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    model = ShallowStack.drawn(1, 3, 6, generator=generator).network(0)
+    x = torch.randn(20, 3, generator=generator, dtype=torch.float64)
+    laplace = infoform.Laplace(model, "regression", structure=structure).fit(
+        [(x, x.sum(1, keepdim=True))], progress=False
+    )
+    assert_close(variances(laplace.posterior(), model, x), laplace.predict(x).epistemic[:, 0], rtol=1e-9, atol=0)

@@ -23,6 +23,7 @@ from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
 from infoform.experiments.shallow import ShallowStack, StackedAdam
 from infoform.experiments.uci_likelihood import log_likelihood
+from infoform.experiments.uci_networks import predictions, variances
 
 # label -> structure and options; None chooses at random
 ARMS: dict[str, tuple[str, dict[str, Any]] | None] = {
@@ -165,13 +166,14 @@ def most_uncertain(
     structure, options = method
     laplace = infoform.Laplace(stack.network(at), "regression", structure=structure, fisher="exact", **options)
     laplace.fit([(task.x[known], task.y[known])], progress=False)
+    x, y = task.x[task.validation], task.y[task.validation]
+    assert laplace.noise is not None
+    residual = (predictions(laplace.model, x) - y)[:, 0]
     scores = {}
     for factor, precision in product(settings.data_factors, settings.prior_precisions):
         posterior = laplace.posterior(prior_precision=precision, num_data=factor * len(known))
-        prediction = laplace.predict(task.x[task.validation], posterior=posterior)
-        assert prediction.mean is not None
-        residual = prediction.mean - task.y[task.validation]
-        scores[factor, precision] = float(log_likelihood(residual, prediction.epistemic + prediction.aleatoric).mean())
+        total = variances(posterior, laplace.model, x) + laplace.noise**2
+        scores[factor, precision] = float(log_likelihood(residual, total).mean())
     factor, laplace.prior_precision = max(scores, key=lambda pair: scores[pair])
     laplace.num_data = factor * len(known)
     chosen = infoform.acquire(laplace, [task.x[pool]], 1, kind="linear", greedy=False, progress=False)

@@ -28,7 +28,7 @@ from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
 from infoform.experiments.shallow import Training
 from infoform.experiments.uci_information import METHODS, count_splits, digits
-from infoform.experiments.uci_networks import SETS, networks, predictions, split_of
+from infoform.experiments.uci_networks import SETS, networks, predictions, split_of, variances
 
 LARGE = ("kin8nm", "naval", "power", "protein")
 TUNED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -156,23 +156,23 @@ def epistemic(
     laplace: infoform.Laplace, x: Tensor, structure: str, options: Mapping[str, Any], precision: float
 ) -> Tensor:  # (N, A) -> (N,)
     posterior = laplace.posterior(structure=structure, prior_precision=precision, **options)
-    return laplace.predict(x, posterior=posterior).epistemic[:, 0]
+    return variances(posterior, laplace.model, x)
 
 
 def choose(residual: Tensor, spread: Tensor, plain_variance: float) -> Choice:  # (N,), (T, N)
     """Return what is best on held-out data, over the grid of τ, of factors of (N, τ), and of σ²."""
     scales = 10.0 ** torch.linspace(-1.5, 1.5, 13, dtype=residual.dtype)
-    variances = plain_variance * 10.0 ** torch.linspace(-1.5, 0.1, 17, dtype=residual.dtype)
+    noises = plain_variance * 10.0 ** torch.linspace(-1.5, 0.1, 17, dtype=residual.dtype)
     scores = torch.stack(
         [
-            log_likelihood(residual, (one / scales[:, None])[:, None] + variances[:, None]).mean(-1)
+            log_likelihood(residual, (one / scales[:, None])[:, None] + noises[:, None]).mean(-1)
             for one in spread  # (S, Q, N) at a time
         ]
     )
     best = int(scores.argmax())
-    position, rest = divmod(best, len(scales) * len(variances))
-    scale, variance = divmod(rest, len(variances))
-    return Choice(position, float(scales[scale]), float(variances[variance]))
+    position, rest = divmod(best, len(scales) * len(noises))
+    scale, noise = divmod(rest, len(noises))
+    return Choice(position, float(scales[scale]), float(noises[noise]))
 
 
 def log_likelihood(residual: Tensor, variance: Tensor) -> Tensor:

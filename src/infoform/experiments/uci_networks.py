@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from infoform.data.uci import RegressionSplit, load_uci, num_splits
 from infoform.experiments.shallow import ShallowStack, Training, train_stack
+from infoform.posterior import Posterior
 
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
 
@@ -75,6 +76,19 @@ def predictions(model: nn.Module, x: Tensor) -> Tensor:  # (N, A) -> (N, 1)
     with torch.no_grad():
         found: Tensor = model(x)
     return found
+
+
+def variances(posterior: Posterior, model: nn.Module, x: Tensor) -> Tensor:  # (N, A) -> (N,)
+    """Return ∇ᵀ P⁻¹ ∇, what `Laplace.predict` calls epistemic: the gradient of so small a network is written out."""
+    hidden, output = model.get_submodule("0"), model.get_submodule("2")
+    assert isinstance(output, nn.Linear)
+    with torch.no_grad():
+        active = hidden(x).relu()  # (N, H)
+        back = (active > 0) * output.weight  # (N, H): the output's gradient in the hidden layer's outputs
+        one = x.new_ones(len(x), 1)
+        first = posterior.layers["0"].outer_covariance(torch.cat([x, one], 1), back.unsqueeze(1))
+        second = posterior.layers["2"].outer_covariance(torch.cat([active, one], 1), one.unsqueeze(1))
+    return (first + second)[:, 0, 0]
 
 
 def _read(path: Path, settings: str) -> dict[int, ShallowStack] | None:
