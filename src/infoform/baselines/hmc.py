@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,8 +30,8 @@ class Diagnostics:
     accept_prob: float  # mean
     divergences: int  # trajectories whose energy ran away
     steps: float  # mean gradients a sample
-    r_hat: float  # largest, split over chains; 1 where they agree
-    effective_samples: float  # smallest, of all chains together
+    r_hat: float  # largest, split over chains; 1 where they agree, NaN where none moved
+    effective_samples: float  # smallest, of all chains together; NaN where none moved
 
 
 class HMC(WeightBaseline):
@@ -122,12 +123,14 @@ class HMC(WeightBaseline):
         with evaluation_mode(self.network), torch.no_grad():
             outputs = self._sampled_outputs(batch, self.default_samples, self.seed)
         by_chain = outputs.reshape(self.chains, self.samples, -1).double().cpu().numpy()
+        with np.errstate(invalid="ignore"):  # 0 / 0 where a chain never moved
+            r_hat, effective = split_gelman_rubin(by_chain).max(), effective_sample_size(by_chain).min()
         return Diagnostics(
             accept_prob=float(self._drawn.accept_prob.mean()),
             divergences=int(self._drawn.diverging.sum()),
             steps=float(self._drawn.num_steps.double().mean()),
-            r_hat=float(split_gelman_rubin(by_chain).max()),
-            effective_samples=float(effective_sample_size(by_chain).min()),
+            r_hat=float(r_hat),
+            effective_samples=float(effective),
         )
 
     def _draw(self, count: int, seed: int) -> dict[str, Tensor]:

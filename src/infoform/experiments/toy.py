@@ -157,15 +157,21 @@ def _printed(
     generator = torch.Generator().manual_seed(settings.seed)
     deviations, fixed = {}, 0
     for name, layer in _printed_posterior(unit, label, num_data).layers.items():
-        values, vectors = torch.linalg.eigh(layer.dense())
-        informed = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
-        root = vectors * torch.where(informed, values.clamp_min(1e-300).rsqrt(), 0)
-        noise = torch.randn(settings.weight_samples, len(values), generator=generator, dtype=values.dtype)
+        root, missing = pseudo_root(layer.dense())
+        noise = torch.randn(settings.weight_samples, len(root), generator=generator, dtype=root.dtype)
         deviations[name] = (noise @ root.T).reshape(-1, *layer.shape)
-        fixed += int((~informed).sum())
+        fixed += missing
     with torch.no_grad():
         outputs = torch.vmap(lambda weights: functional_call(unit.model, weights, (grid,)))(unit.weights(deviations))
     return {"mean": outputs.mean(0).flatten().tolist(), "std": outputs.std(0).flatten().tolist(), "fixed": fixed}
+
+
+def pseudo_root(precision: Tensor) -> tuple[Tensor, int]:  # (P, P) -> (P, P)
+    """Return F with F Fᵀ the pseudo-inverse of a precision, and in how many directions that is 0."""
+    values, vectors = torch.linalg.eigh(precision)
+    informed = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
+    root = vectors * torch.where(informed, torch.where(informed, values, 1).rsqrt(), 0)
+    return root, int((~informed).sum())
 
 
 def _equal(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings, *, kind: str) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from infoform.experiments.result import Result
-from infoform.experiments.toy_page import REACH, Band, bands, ground_truth
+from infoform.experiments.toy_page import REACH, TITLES, Band, bands, ground_truth
 
 BLUE, RED = "#1f77b4", "#d62728"
 
 
 def draw(result: Result, folder: Path) -> None:
-    """Draw the bands at both settings, the covariances, and the information matrices."""
+    """Draw the bands of every setting, the covariances, and the information matrices."""
     laplace, settings = result.pieces["laplace"], result.settings
-    for way in ("printed", "summed", "equal"):
+    for way in TITLES:
         _bands(result, way, folder / f"toy-{way}.png")
     _matrices(laplace["covariance"], folder / "toy-covariance.png", logarithmic=False)
     blocks = {
@@ -31,7 +31,8 @@ def _bands(result: Result, way: str, path: Path) -> None:
     shown = {"HMC": ground_truth(result), **bands(result, way)}
     columns = 4
     rows = math.ceil(len(shown) / columns)
-    figure = Figure(figsize=(11, 2.6 * rows), layout="constrained")
+    figure = Figure(figsize=(11, 2.6 * rows))
+    figure.subplots_adjust(left=0.05, right=0.99, bottom=0.04, top=0.96, wspace=0.06, hspace=0.18)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
     for panel, (label, band) in zip(panels, shown.items(), strict=False):
         _band(panel, laplace, label, band)
@@ -63,10 +64,11 @@ def _matrices(matrices: dict[str, Sequence[Sequence[float]]], path: Path, *, log
         for label, rows in matrices.items()
     }
     top = max(abs(value) for rows in shown.values() for row in rows for value in row)
-    figure = Figure(figsize=(7.2, 3.3), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.3))
+    figure.subplots_adjust(left=0.02, right=0.86, bottom=0.03, top=0.91, wspace=0.06)
     panels = figure.subplots(1, len(shown))
     for panel, (label, rows) in zip(panels, shown.items(), strict=True):
         image = panel.imshow(rows, cmap="RdBu_r", vmin=-top, vmax=top)
         panel.set(title=label, xticks=[], yticks=[])
-    figure.colorbar(image, ax=list(panels), shrink=0.9)
+    figure.colorbar(image, cax=figure.add_axes((0.89, 0.08, 0.02, 0.78)))
     figure.savefig(path, dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})

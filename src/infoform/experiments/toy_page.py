@@ -57,6 +57,7 @@ def page(result: Result) -> str:
             _table(scores["equal"]),
             f"## {TITLES['linear']}",
             'The same posteriors, with the network made linear in its weights (`kind="linear"`), in closed form.',
+            "![Bands of all methods, linearised](../images/toy-linear.png)",
             _table(scores["linear"]),
             "## What the paper says of these bands, and what is found",
             _claims(scores),
@@ -74,22 +75,25 @@ def page(result: Result) -> str:
 
 def ground_truth(result: Result) -> Band:
     """Return the moments of all chains of HMC together."""
-    chains = _chains(result)
+    chains, each = _chains(result), _samples_of_a_chain(result)
     means = list(zip(*(chain["mean"] for chain in chains), strict=True))
-    stds = zip(*(chain["std"] for chain in chains), strict=True)
-    pooled = [mean(s**2 for s in std) + _spread(centre) for std, centre in zip(stds, means, strict=True)]
-    return Band([mean(centre) for centre in means], [math.sqrt(one) for one in pooled])
+    stds = list(zip(*(chain["std"] for chain in chains), strict=True))
+    pooled = []
+    for std, centres in zip(stds, means, strict=True):
+        middle = mean(centres)
+        squares = (each - 1) * sum(s**2 for s in std) + each * sum((one - middle) ** 2 for one in centres)
+        pooled.append(squares / (len(chains) * each - 1))
+    return Band([mean(centres) for centres in means], [math.sqrt(one) for one in pooled])
 
 
 def largest_r_hat(result: Result) -> float:
     """Return the largest R̂ over the grid: 1 where chains from different starts have the same mean."""
-    chains = _chains(result)
-    if len(chains) < 2:
-        return math.nan
+    chains, each = _chains(result), _samples_of_a_chain(result)
     found = []
     for at in range(len(chains[0]["mean"])):
         within = mean(chain["std"][at] ** 2 for chain in chains)
-        found.append(math.sqrt(1 + variance([chain["mean"][at] for chain in chains]) / within))
+        between = variance([chain["mean"][at] for chain in chains])
+        found.append(math.sqrt((each - 1) / each + between / within))
     return max(found)
 
 
@@ -122,9 +126,8 @@ def _chains(result: Result) -> list[dict[str, Any]]:
     return [piece for key, piece in result.pieces.items() if key.startswith("hmc/")]
 
 
-def _spread(values: Sequence[float]) -> float:
-    centre = mean(values)
-    return mean((one - centre) ** 2 for one in values)
+def _samples_of_a_chain(result: Result) -> int:
+    return int(result.settings["hmc_samples"] // result.settings["hmc_chains"])
 
 
 def _scores(result: Result, truth: Band, way: str) -> dict[str, tuple[Scores, Scores]]:
@@ -242,7 +245,7 @@ sign(I) · log(1 + |I|).
 
 def _hmc_text(result: Result) -> str:
     chains, settings = _chains(result), result.settings
-    each = settings["hmc_samples"] // settings["hmc_chains"]
+    each = _samples_of_a_chain(result)
     steps = mean(chain["steps"] for chain in chains)
     r_hat = "" if len(chains) < 2 else f"R̂ of the outputs over the grid is at most {largest_r_hat(result):.3f}; "
     return f"""NUTS by NumPyro, prior N(0, 1/τ) with τ = {settings["prior_precision"]:g}, noise

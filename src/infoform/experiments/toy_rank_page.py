@@ -37,7 +37,8 @@ def page(result: Result) -> str:
 def charts(result: Result, folder: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.5, 3.6), layout="constrained")
+    figure = Figure(figsize=(9.5, 3.6))
+    figure.subplots_adjust(left=0.05, right=0.98, bottom=0.13, top=0.91, wspace=0.13)
     for panel, part, title in zip(
         figure.subplots(1, 2), (DIAGONAL, OFF), ("diagonal error", "off-diagonal error"), strict=True
     ):
