@@ -174,7 +174,7 @@ def test_the_model_is_as_found_after_a_backward_hook_raises(monkeypatch: pytest.
     def fail(*args: Any, **kwargs: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("infoform.passes.form_gradients", fail)
+    monkeypatch.setattr("infoform.examples.Intake.add", fail)
     with pytest.raises(MemoryError):
         infoform.Laplace(model, "classification").fit(loader(), progress=False)
     assert snapshot(model) == before

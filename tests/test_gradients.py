@@ -25,12 +25,11 @@ def outer(n: int) -> OuterGradients:
     return OuterGradients(random(n, A), random(n, G, seed=1))
 
 
-def shared(n: int, s: int, *, groups: int = 1, direct: bool = False) -> SharedGradients:
+def shared(n: int, s: int, *, groups: int = 1, transposed: bool = False) -> SharedGradients:
     patches, positions = random(groups, n, s, A), random(groups, n, s, G, seed=1)
-    if not direct:
-        return SharedGradients(positions, lambda: patches)
-    formed = SharedGradients(positions, lambda: patches).matrices
-    return SharedGradients(positions, lambda: patches, lambda: formed)
+    if transposed:  # positions innermost in memory, as convolutions have them
+        patches, positions = patches.mT.contiguous().mT, positions.mT.contiguous().mT
+    return SharedGradients(positions, patches)
 
 
 def matrices(gradients: Gradients) -> Tensor:  # (N, G, A)
@@ -47,7 +46,7 @@ def every_kind(n: int) -> dict[str, Gradients]:
         "outer": outer(n),
         "few positions": shared(n, 2),
         "many positions": shared(n, 40),
-        "formed directly": shared(n, 40, direct=True),
+        "positions innermost": shared(n, 2, transposed=True),
         "grouped": shared(n, 2, groups=2),
     }
 

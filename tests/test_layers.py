@@ -171,7 +171,6 @@ def check_rule(module: nn.Module, shape: tuple[int, ...]) -> None:
     rows = torch.einsum("hga,hnsa->nshg", rule.matrix(module).unflatten(0, (len(a), -1)), a).flatten(2)
     assert_close(rows, output_rows(module, outputs))
     gradients = torch.einsum("hnsg,hnsa->nhga", g, a).flatten(1, 2)
-    assert_close(rule.weight_gradients(module, x, cotangent), gradients)
     parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
     for n in range(len(x)):
 

@@ -344,7 +344,7 @@ class _Statistics:
         """Return the averages over the examples from number `start` on."""
 
         def average(total: Tensor | None, count: float = examples) -> Tensor | None:
-            return None if total is None else total.div_(count)
+            return None if total is None else total.div_(count).contiguous()
 
         weight = float(part_weights(start, examples, whole=WHOLE_RESIDUAL).sum())
 

@@ -1,6 +1,6 @@
-"""From a layer's calls in one backward pass to the gradients of its examples, some at a time."""
+"""From a layer's calls in backward passes to its sums: as many examples at a time as a processor's cache holds."""
 
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -8,85 +8,143 @@ from torch import Tensor
 from infoform.capture import Call
 from infoform.coverage import Layer
 from infoform.gradients import Gradients, OuterGradients, SharedGradients, is_outer
+from infoform.products import aligned
+from infoform.statistics import Sums
 
-CHUNK_BYTES = 4 * 2**20  # of patches and per-example gradients held at a time: what a processor's cache holds
+CHUNK_BYTES = 4 * 2**20  # of patches and per-example gradients held at a time
 
 
-class Held:
-    """Rank-one gradients of several batches, kept until there are enough of them for products at full speed."""
+class Intake:
+    """Takes in the gradients of one layer during one pass.
 
-    def __init__(self, gradients: OuterGradients, capacity: int) -> None:
-        self._inputs = gradients.inputs.new_empty(capacity, gradients.inputs.shape[1])
-        self._outputs = gradients.outputs.new_empty(capacity, gradients.outputs.shape[1])
-        self._count = 0
+    Rank-one gradients, of layers that use their weight once an example, are kept over batches until there are enough
+    of them for products at full speed; those of shared weights are added at once, in parts of a batch.
+    """
+
+    def __init__(self, layer: Layer, sums: Sequence[Sums], *, limit: int, single: bool) -> None:
+        self._layer, self._sums, self._limit = layer, sums, limit
+        self._single = single  # one Fisher vector an example: gradients of several batches may be kept together
+        self._kept: _Rows | None = None
+        self._seen: tuple[object, ...] = ()  # sizes of the last calls, and what follows from them
+        self._step, self._outer = 1, False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether gradients are kept over batches, and may not be in the sums yet."""
+        return self._outer and self._single
+
+    def add(self, calls: list[Call], *, index: int, first: bool) -> None:
+        """Add one backward pass; `index` is the number of its first example, `first` as in `Sums.add`."""
+        if not self._sums:
+            return
+        self._measure(calls)
+        if self.keeps:
+            self._keep(calls[0], index)
+            return
+        for start in range(0, len(calls[0].inputs), self._step):
+            gradients = _form(self._layer, calls, slice(start, start + self._step))
+            self._add(gradients, index + start, first)
+
+    def release(self) -> None:
+        """Add what was kept."""
+        if self._kept is not None and self._kept.count:
+            self._add(self._kept.take(), self._kept.start, True)
+
+    def is_finite(self) -> bool:
+        """Whether everything added so far was finite and the sums did not overflow."""
+        return all(one.is_finite() for one in self._sums)
+
+    def _add(self, gradients: Gradients, index: int, first: bool) -> None:
+        for one in self._sums:
+            one.add(gradients, index=index, first=first)
+
+    def _keep(self, call: Call, index: int) -> None:
+        if self._kept is None or not self._kept.fits(call):
+            self.release()
+            self._kept = _Rows(self._layer, call, self._step)
+        if index != self._kept.start + self._kept.count:  # batches were left out
+            self.release()
+        done, size = 0, len(call.inputs)
+        while done < size:
+            done += self._kept.write(call, slice(done, size), index + done)
+            if self._kept.full:
+                self.release()
+
+    def _measure(self, calls: list[Call]) -> None:
+        """Find out how many examples to take at a time, so that patches and gradients stay within the limit."""
+        sizes = tuple((call.inputs.shape[1:], call.inputs.dtype) for call in calls)
+        if sizes == self._seen:
+            return
+        positions = _positions(self._layer, calls, slice(0, 1))
+        groups, _, count, _ = positions.shape
+        outputs, inputs = self._layer.shape
+        self._outer = is_outer(positions)
+        size = inputs + outputs if self._outer else outputs * inputs + groups * count * inputs
+        self._step = max(1, self._limit // (size * positions.element_size()))
+        self._seen = sizes
+
+
+class _Rows:
+    """Rank-one gradients g aᵀ of up to `capacity` examples, as rows of two matrices."""
+
+    def __init__(self, layer: Layer, call: Call, capacity: int) -> None:
+        outputs, inputs = layer.shape
+        like = call.inputs.new_empty(0, dtype=_wide(call.inputs.dtype))
+        self._layer, self._dtype = layer, call.inputs.dtype
+        self._inputs = aligned(like, capacity, inputs)
+        self._outputs = aligned(like, capacity, outputs)
+        self.count = 0
         self.start = 0  # number of the first example
 
-    def takes(self, gradients: OuterGradients, index: int) -> bool:
-        """Whether these examples follow those that are here, and there is room for them."""
-        count = len(gradients.inputs)
-        fits = self._count + count <= len(self._inputs) and gradients.inputs.dtype == self._inputs.dtype
-        return fits and index == self.start + self._count
+    @property
+    def full(self) -> bool:
+        return self.count == len(self._inputs)
 
-    def add(self, gradients: OuterGradients, index: int) -> None:
-        if self._count == 0:
+    def fits(self, call: Call) -> bool:
+        return call.inputs.dtype == self._dtype and call.inputs.device == self._inputs.device
+
+    def write(self, call: Call, part: slice, index: int) -> int:
+        """Write as many of these examples as there is room for, and return how many."""
+        assert call.gradients is not None
+        if self.count == 0:
             self.start = index
-        end = self._count + len(gradients.inputs)
-        self._inputs[self._count : end] = gradients.inputs
-        self._outputs[self._count : end] = gradients.outputs
-        self._count = end
+        room = slice(self.count, min(self.count + part.stop - part.start, len(self._inputs)))
+        size = room.stop - room.start
+        given = slice(part.start, part.start + size)
+        self._layer.rule.write_rows(call.module, call.inputs[given], self._inputs[room])
+        self._outputs[room] = self._layer.rule.gradients(call.module, call.gradients[given])[0, :, 0]
+        self.count = room.stop
+        return size
 
-    def release(self) -> OuterGradients | None:
-        """Return what is here, and forget it; to be used before anything else is added."""
-        count, self._count = self._count, 0
-        return OuterGradients(self._inputs[:count], self._outputs[:count]) if count else None
-
-
-def chunk_length(layer: Layer, calls: list[Call], *, limit: int = CHUNK_BYTES) -> int:
-    """Return how many examples to take at a time, so that patches and gradients stay within `limit` bytes."""
-    positions = _positions(layer, calls, slice(0, 1))
-    groups, _, count, _ = positions.shape
-    outputs, inputs = layer.shape
-    if is_outer(positions):
-        size = inputs + outputs
-    else:
-        size = outputs * inputs + (0 if _direct(layer, calls, count) else groups * count * inputs)
-    return max(1, limit // (size * positions.element_size()))
+    def take(self) -> OuterGradients:
+        """Return what is here, and forget it; to be used before anything else is written."""
+        count, self.count = self.count, 0
+        return OuterGradients(self._inputs[:count], self._outputs[:count])
 
 
-def form_gradients(layer: Layer, calls: list[Call], part: slice) -> Gradients:
+def _form(layer: Layer, calls: list[Call], part: slice) -> Gradients:
     """Return the gradients of some examples; several calls of a layer are more positions of its weight."""
-    positions = _positions(layer, calls, part)
+    positions, patches = _positions(layer, calls, part), _patches(layer, calls, part)
     if is_outer(positions):
-        return OuterGradients(_patches(layer, calls, part)[0, :, 0], positions[0, :, 0])
-    direct = _direct(layer, calls, positions.shape[2])
-    form = partial(_weight_gradients, layer, calls, part) if direct else None
-    return SharedGradients(positions, partial(_patches, layer, calls, part), form)
-
-
-def _direct(layer: Layer, calls: list[Call], count: int) -> bool:
-    return len(calls) == 1 and layer.rule.forms_gradients(calls[0].module, count)
-
-
-def _weight_gradients(layer: Layer, calls: list[Call], part: slice) -> Tensor:  # (N, G, A)
-    (call,) = calls
-    return layer.rule.weight_gradients(call.module, _wide(call.inputs[part]), _wide(_gradients(call)[part]))
+        return OuterGradients(patches[0, :, 0], positions[0, :, 0])
+    return SharedGradients(positions, patches)
 
 
 def _positions(layer: Layer, calls: list[Call], part: slice) -> Tensor:  # (H, N, S, G / H)
-    return _joined([layer.rule.gradients(call.module, _wide(_gradients(call)[part])) for call in calls])
+    given = [(call.module, call.gradients) for call in calls if call.gradients is not None]
+    return _joined([layer.rule.gradients(module, _widened(gradients[part])) for module, gradients in given])
 
 
 def _patches(layer: Layer, calls: list[Call], part: slice) -> Tensor:  # (H, N, S, A)
-    return _joined([layer.rule.inputs(call.module, _wide(call.inputs[part])) for call in calls])
+    return _joined([layer.rule.inputs(call.module, _widened(call.inputs[part])) for call in calls])
 
 
-def _gradients(call: Call) -> Tensor:
-    assert call.gradients is not None
-    return call.gradients
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)  # sums of half precision would lose examples
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))  # sums of half precision would lose examples
+def _widened(x: Tensor) -> Tensor:
+    return x.to(_wide(x.dtype))
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

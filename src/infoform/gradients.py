@@ -6,12 +6,13 @@ holds, or a product with it is taken through its two factors, Σ_s g_s (a_sᵀ x
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from infoform.products import aligned, summed, summed_products, times
 
 FEW = 8  # gradients that are added one by one, without a copy of all their squares
 
@@ -81,7 +82,8 @@ class OuterGradients(Gradients):
         return self.outputs.T @ ((self.outputs @ vectors) * self._input_energy)
 
     def add_squares(self, total: Tensor) -> None:
-        total.addmm_(self.outputs.square().T, self.inputs.square())
+        squares = torch.square(self.inputs, out=aligned(self.inputs, *self.inputs.shape))
+        total.addmm_(self.outputs.square().T, squares)
 
     def measure(
         self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
@@ -107,11 +109,11 @@ class OuterGradients(Gradients):
 
     @cached_property
     def _input_energy(self) -> Tensor:  # |a|² (N, 1)
-        return self.inputs.square().sum(1, keepdim=True)
+        return torch.linalg.vector_norm(self.inputs, dim=1, keepdim=True).square_()
 
     @cached_property
     def _output_energy(self) -> Tensor:  # |g|² (N, 1)
-        return self.outputs.square().sum(1, keepdim=True)
+        return torch.linalg.vector_norm(self.outputs, dim=1, keepdim=True).square_()
 
 
 @dataclass(frozen=True)
@@ -119,42 +121,31 @@ class SharedGradients(Gradients):
     """∇ = Σ_s g_s a_sᵀ: a weight that an example uses at several positions."""
 
     positions: Tensor  # (H, N, S, G / H)
-    unfold: Callable[[], Tensor]  # -> (H, N, S, A): the inputs, copied once for every position that uses them
-    form: Callable[[], Tensor] | None = None  # -> (N, G, A): a way to ∇ without that copy, where there is a better one
-
-    @cached_property
-    def patches(self) -> Tensor:  # type: ignore[override]
-        return self.unfold()
+    patches: Tensor  # (H, N, S, A): the inputs, once for every position that uses them
 
     @cached_property
     def matrices(self) -> Tensor:  # (N, G, A)
-        if self.form is not None:
-            return self.form()
-        if len(self.positions) == 1:
-            return self.positions[0].mT @ self.patches[0]
-        return torch.einsum("hnsa,hnsg->nhga", self.patches, self.positions).flatten(1, 2)
+        return (self.positions.mT @ self.patches).transpose(0, 1).flatten(1, 2)
 
     def input_moment(self) -> Tensor:
         rows = self.matrices.flatten(0, 1)
         return rows.T @ rows
 
     def gradient_moment(self) -> Tensor:
-        return _summed(self.matrices, self.matrices.mT)
+        return summed(self.matrices, self.matrices.mT)
 
     def input_sketch(self, vectors: Tensor) -> Tensor:
         if self._through_factors(vectors.shape[1], dense_width=2 * vectors.shape[1]):
             a, g = self.patches[0], self.positions[0]
-            inner = g @ (g.mT @ (a @ vectors))  # (N, S, c)
-            return a.flatten(0, 1).T @ inner.flatten(0, 1)
+            return summed_products(a, g @ (g.mT @ times(a, vectors)))
         rows = self.matrices.flatten(0, 1)
         return rows.T @ (rows @ vectors)
 
     def gradient_sketch(self, vectors: Tensor) -> Tensor:
         if self._through_factors(vectors.shape[1], dense_width=2 * vectors.shape[1]):
             a, g = self.patches[0], self.positions[0]
-            inner = a @ (a.mT @ (g @ vectors))  # (N, S, c)
-            return g.flatten(0, 1).T @ inner.flatten(0, 1)
-        return _summed(self.matrices, self.matrices.mT @ vectors)
+            return summed_products(g, a @ (a.mT @ times(g, vectors)))
+        return summed(self.matrices, self.matrices.mT @ vectors)
 
     def add_squares(self, total: Tensor) -> None:
         _add_squares(total, self.matrices)
@@ -188,7 +179,7 @@ class SharedGradients(Gradients):
         outputs_first = g * num_inputs * (num_outputs + a)
         work = min(inputs_first, outputs_first) / (num_inputs * num_outputs)
         if self._through_factors((a * num_inputs + g * num_outputs) / (num_inputs + num_outputs) / 2, dense_width=work):
-            return (self.positions[0] @ gradient_vectors).mT @ (self.patches[0] @ input_vectors)
+            return times(self.positions[0], gradient_vectors).mT @ times(self.patches[0], input_vectors)
         if inputs_first <= outputs_first:
             return gradient_vectors.T @ (self.matrices @ input_vectors)
         return (gradient_vectors.T @ self.matrices) @ input_vectors
@@ -198,8 +189,6 @@ class SharedGradients(Gradients):
         if len(self.positions) > 1:
             return False
         _, _, count, outputs = self.positions.shape
-        if self.form is not None and "patches" not in self.__dict__:
-            return False  # the copy that forming avoids
         inputs = self.patches.shape[-1]
         forming = 0 if "matrices" in self.__dict__ else count * outputs * inputs
         return 2 * count * (inputs + outputs) * width < forming + outputs * inputs * dense_width
@@ -216,12 +205,3 @@ def _add_squares(total: Tensor, matrices: Tensor) -> None:  # (G, A), (N, G, A)
         return
     for matrix in matrices:
         total.addcmul_(matrix, matrix)
-
-
-def _summed(left: Tensor, right: Tensor) -> Tensor:  # (N, p, q), (N, q, r) -> (p, r)
-    if len(left) > FEW:
-        return (left @ right).sum(0)
-    total = left[0] @ right[0]
-    for one, other in zip(left[1:], right[1:], strict=True):
-        total.addmm_(one, other)
-    return total

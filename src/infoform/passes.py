@@ -14,8 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from infoform.batches import Batch, batch_size, device_of, read_batch
 from infoform.capture import Call, Capture
 from infoform.coverage import Layer
-from infoform.examples import CHUNK_BYTES, Held, chunk_length, form_gradients
-from infoform.gradients import OuterGradients
+from infoform.examples import CHUNK_BYTES, Intake
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
 from infoform.statistics import Sums
@@ -36,7 +35,7 @@ class DataPass:
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
     index: int = 0  # number of the batch's first example, earlier fits included
     checked: bool = False  # whether all data were seen to be finite in an earlier pass
-    held: dict[str, Held] = field(default_factory=dict)  # gradients that are yet to be added to the sums
+    intakes: dict[str, Intake] = field(default_factory=dict)  # of this pass
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
 
@@ -45,6 +44,10 @@ class DataPass:
     ) -> DataSummary:
         """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it."""
         device = device_of(self.capture.model)
+        single = self.fisher != "exact" and self.fisher_samples == 1
+        self.intakes = {
+            name: Intake(self.layers[name], own, limit=self.chunk, single=single) for name, own in sums.items()
+        }
         examples, num_outputs, log_likelihood = 0, 0, 0.0
         stream, labelled = None, True
         with isolated(self.seed, loader=self.loader):
@@ -66,7 +69,7 @@ class DataPass:
                         stream = UniformStream(self.seed, (self.fisher_samples, width))
                         stream.take(self.seen)
                     self.index = self.seen + examples
-                    self._backward(outputs, targets, stream.take(size).to(device), sums)
+                    self._backward(outputs, targets, stream.take(size).to(device))
                 except (ValueError, TypeError) as error:
                     raise type(error)(f"in batch {index}: {error}") from error
                 if targets is None:
@@ -77,11 +80,11 @@ class DataPass:
                     log_likelihood += float(self.likelihood.log_prob(outputs.detach().double(), exact).sum())
                 examples += size
                 tick(size)
-            for name in self.held:
-                self._release(name, sums[name])
-                if not all(one.is_finite() for one in sums[name]):
+            for name, intake in self.intakes.items():
+                intake.release()
+                if not intake.is_finite():
                     raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
-            self.held.clear()
+            self.intakes = {}
             self.checked = share == 1
         if examples == 0:
             raise ValueError(
@@ -115,59 +118,27 @@ class DataPass:
             )
         return outputs, None
 
-    def _backward(
-        self, outputs: Tensor, targets: Tensor | None, uniforms: Tensor, sums: Mapping[str, Sequence[Sums]]
-    ) -> None:
+    def _backward(self, outputs: Tensor, targets: Tensor | None, uniforms: Tensor) -> None:
         count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.fisher_samples)
         vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
         for number, vector in enumerate(vectors):
 
             def sink(name: str, calls: list[Call], first: bool = number == 0) -> None:
                 self.reached.add(name)
-                self._add(name, calls, sums[name], first)
+                self._add(name, calls, first)
 
             self.capture.backward(outputs, vector, sink, last=number == count - 1)
 
-    def _add(self, name: str, calls: list[Call], sums: Sequence[Sums], first: bool) -> None:
-        if not sums:
-            return
-        layer, count = self.layers[name], calls[0].inputs.shape[0]
-        step = chunk_length(layer, calls, limit=self.chunk)
-        finite = True
-        for start in range(0, count, step):
-            gradients = form_gradients(layer, calls, slice(start, start + step))
-            if isinstance(gradients, OuterGradients) and self.fisher != "exact" and self.fisher_samples == 1:
-                if not self.checked:
-                    finite = finite and _all_finite(gradients.inputs) and _all_finite(gradients.outputs)
-                self._hold(name, gradients, self.index + start, step, sums)
-                continue
-            for one in sums:
-                one.add(gradients, index=self.index + start, first=first)
-        if not finite or not all(one.is_finite() for one in sums):
+    def _add(self, name: str, calls: list[Call], first: bool) -> None:
+        intake = self.intakes[name]
+        intake.add(calls, index=self.index, first=first)
+        # one example that is not finite spoils the sums, which are smaller than a shared layer's inputs
+        if not (self.checked or all(map(_is_finite, calls)) if intake.keeps else intake.is_finite()):
             what = "gradients" if all(_all_finite(call.inputs) for call in calls) else "inputs"
             raise ValueError(
                 f"the {what} of layer '{name}' must be finite and not overflow, got NaN or infinity; "
                 "use a wider dtype, or exclude the layer with layers=."
             )
-
-    def _hold(self, name: str, gradients: OuterGradients, index: int, capacity: int, sums: Sequence[Sums]) -> None:
-        if name not in self.held:
-            self.held[name] = Held(gradients, capacity)
-        held = self.held[name]
-        if not held.takes(gradients, index):
-            self._release(name, sums)
-        if len(gradients.inputs) >= capacity:
-            for one in sums:
-                one.add(gradients, index=index, first=True)
-        else:
-            held.add(gradients, index)
-
-    def _release(self, name: str, sums: Sequence[Sums]) -> None:
-        gradients = self.held[name].release()
-        if gradients is None:
-            return
-        for one in sums:
-            one.add(gradients, index=self.held[name].start, first=True)
 
     def _first_bad_layer(self) -> str:
         for name, calls in self.capture.calls.items():
@@ -214,6 +185,10 @@ def progress_bar(shown: bool) -> Iterator[Callable[[str, int | None], Callable[[
 
     with bar:
         yield start
+
+
+def _is_finite(call: Call) -> bool:
+    return _all_finite(call.inputs) and call.gradients is not None and _all_finite(call.gradients)
 
 
 def _all_finite(x: Tensor) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from infoform.eigenbasis import leading_vectors
 from infoform.gradients import Gradients
+from infoform.products import aligned, selected, summed_products, times
 from infoform.sketch import OVERSAMPLING, nystrom, random_columns
 from infoform.spectrum import InputSpectrum
 
@@ -50,8 +51,8 @@ class InputFactor(Sums):
     def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
         if first:  # inputs do not depend on the Fisher vector
             groups, examples, positions, _ = gradients.patches.shape
-            rows = gradients.patches.flatten(0, 2)
-            self.factor = _added(self.factor, rows.T @ rows / groups)
+            patches = gradients.patches.flatten(0, 1)
+            self.factor = _added(self.factor, summed_products(patches, patches) / groups)
             self.positions += examples * positions
 
     def totals(self) -> list[Tensor | None]:
@@ -77,12 +78,14 @@ class InputEnergy(Sums):
         if not first or (self.diagonal is not None and not bool(weights.any())):
             return
         self._columns = self._columns.to(weights)
-        groups, chosen = len(gradients.patches), weights > 0
-        rows = gradients.patches[:, chosen] * weights[chosen].div(groups).sqrt()[None, :, None, None]
-        rows = rows.flatten(0, 2)
-        self.diagonal = _added(self.diagonal, rows.square().sum(0))
-        inner = rows @ self._columns
-        self.along = _added(self.along, rows.T @ inner if self._kept is None else inner.square().sum(0))
+        groups, chosen = len(gradients.patches), weights.nonzero().squeeze(1)
+        lengths = weights[chosen].div(groups).sqrt()[:, None, None]
+        for group in gradients.patches:
+            patches = selected(group, chosen).mul_(lengths)  # (n, S, A)
+            self.diagonal = _added(self.diagonal, patches.square().sum((0, 1)))
+            inner = times(patches, self._columns)
+            along = summed_products(patches, inner) if self._kept is None else inner.square().sum((0, 1))
+            self.along = _added(self.along, along)
 
     def totals(self) -> list[Tensor | None]:
         return [None if self.diagonal is None else self.diagonal.unsqueeze(0)]
@@ -108,8 +111,8 @@ class GradientFactor(Sums):
         self.factor: Tensor | None = None  # (G, G)
 
     def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
-        rows = gradients.positions.permute(1, 2, 0, 3).flatten(2).flatten(0, 1)  # (N * S, G)
-        self.factor = _added(self.factor, rows.T @ rows)
+        positions = gradients.positions.permute(1, 0, 3, 2).flatten(1, 2).mT  # (N, S, G)
+        self.factor = _added(self.factor, summed_products(positions, positions))
 
     def totals(self) -> list[Tensor | None]:
         return [self.factor]
@@ -165,7 +168,7 @@ class Squares(Sums):
 
     def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
         if self.squares is None:
-            self.squares = gradients.positions.new_zeros(self._shape)
+            self.squares = aligned(gradients.positions, *self._shape).zero_()
         gradients.add_squares(self.squares)
 
     def totals(self) -> list[Tensor | None]:

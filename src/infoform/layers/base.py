@@ -27,14 +27,9 @@ class LayerRule(ABC):
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, G / H)
         """Return the gradients of the layer's output, in the positions of `inputs`."""
 
-    def forms_gradients(self, module: nn.Module, positions: int) -> bool:
-        """Whether `weight_gradients` is faster than unfolding the inputs and multiplying."""
-        return False
-
-    def weight_gradients(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor:  # -> (N, G, A)
-        """Return ∇ of all examples."""
-        a, b = self.inputs(module, x), self.gradients(module, g)
-        return torch.einsum("hnsa,hnsg->nhga", a, b).flatten(1, 2)
+    def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:  # (N, ...) -> (N, A)
+        """Write the inputs of examples that use the weight once (H = S = 1)."""
+        out.copy_(self.inputs(module, x)[0, :, 0])
 
     def shape(self, module: nn.Module) -> tuple[int, int]:
         """Return (G, A)."""
@@ -53,16 +48,6 @@ class LayerRule(ABC):
         if module.bias is None:
             return {"weight": matrix.reshape(shape)}
         return {"weight": matrix[..., :-1].reshape(shape), "bias": matrix[..., -1]}
-
-
-def with_bias_column(x: Tensor, module: nn.Module) -> Tensor:  # (..., A - 1) -> (..., A)
-    """Append the constant input of the bias, where the module has one, in a single copy."""
-    if module.bias is None:
-        return x
-    extended = x.new_empty(*x.shape[:-1], x.shape[-1] + 1)
-    extended[..., :-1] = x
-    extended[..., -1] = 1
-    return extended
 
 
 def _weight(module: nn.Module) -> Tensor:

@@ -1,16 +1,15 @@
 """Convolutions in one, two and three dimensions: a linear map on patches, shared over the output's positions."""
 
+import math
 from itertools import chain
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from infoform.layers.base import LayerRule, with_bias_column
+from infoform.layers.base import LayerRule
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-LARGE = 2**24  # multiply-adds of an example's ∇ from which torch's own kernel, called for it alone, is worth the call
 
 
 class ConvolutionRule(LayerRule):
@@ -33,41 +32,22 @@ class ConvolutionRule(LayerRule):
             zip(module.kernel_size, module.stride, module.dilation, strict=True), start=2
         ):
             x = x.unfold(axis, dilation * (size - 1) + 1, stride)[..., ::dilation]
-        # (N, H * C, *positions, *kernel) -> (H, N, S, C * kernel): the order of a flattened weight
+        # (N, H * C, *positions, *kernel) -> (H, N, A, S), A in the order of a flattened weight: with positions
+        # innermost the copy runs along rows of the image
         dims = len(module.kernel_size)
         x = x.unflatten(1, (module.groups, -1))
-        x = x.permute(1, 0, *range(3, 3 + dims), 2, *range(3 + dims, 3 + 2 * dims))
-        return with_bias_column(x.flatten(2 + dims).flatten(2, 1 + dims), module)
+        x = x.permute(1, 0, 2, *range(3 + dims, 3 + 2 * dims), *range(3, 3 + dims))
+        groups, examples, channels, *sizes = x.shape
+        size = channels * math.prod(sizes[:dims])
+        patches = x.new_empty(groups, examples, size + (module.bias is not None), math.prod(sizes[dims:]))
+        patches[:, :, :size].unflatten(2, (channels, *sizes[:dims])).unflatten(-1, sizes[dims:]).copy_(x)
+        patches[:, :, size:] = 1
+        return patches.mT
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         assert isinstance(module, self.TYPES)
         positions: Tensor = g.flatten(2).unflatten(1, (module.groups, -1))  # (N, H, G / H, S)
         return positions.permute(1, 0, 3, 2)
-
-    def forms_gradients(self, module: nn.Module, positions: int) -> bool:
-        assert isinstance(module, self.TYPES)
-        outputs, inputs = self.shape(module)
-        # with fewer positions than outputs the patches are small beside ∇ itself
-        return positions > outputs // module.groups and positions * outputs * inputs >= LARGE
-
-    def weight_gradients(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor:
-        assert isinstance(module, self.TYPES)
-        outputs, inputs = self.shape(module)
-        x = _pad(module, x)
-        gradients = x.new_empty(len(x), outputs, inputs)
-        weights = gradients if module.bias is None else gradients[..., :-1]
-        dims = len(module.kernel_size)
-        like = module.weight.detach().to(x.dtype)
-        for index, weight in enumerate(weights):
-            one = slice(index, index + 1)
-            found = torch.ops.aten.convolution_backward(
-                g[one], x[one], like, None, module.stride, [0] * dims, module.dilation, False, [0] * dims,
-                module.groups, [False, True, False],
-            )[1]  # fmt: skip
-            weight.copy_(found.flatten(1))
-        if module.bias is not None:
-            gradients[..., -1] = g.flatten(2).sum(2)
-        return gradients
 
 
 def _pad(module: Convolution, x: Tensor) -> Tensor:

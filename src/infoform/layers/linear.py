@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from infoform.layers.base import LayerRule, with_bias_column
+from infoform.layers.base import LayerRule
 
 
 class LinearRule(LayerRule):
@@ -12,7 +12,20 @@ class LinearRule(LayerRule):
         return isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
 
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:
-        return with_bias_column(x.reshape(1, x.shape[0], -1, x.shape[-1]), module)
+        x = x.reshape(1, x.shape[0], -1, x.shape[-1])
+        if module.bias is None:
+            return x
+        extended = x.new_empty(*x.shape[:-1], x.shape[-1] + 1)
+        _write(x, extended)
+        return extended
+
+    def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:
+        _write(x.reshape(len(x), x.shape[-1]), out)
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         return g.reshape(1, g.shape[0], -1, g.shape[-1])
+
+
+def _write(x: Tensor, out: Tensor) -> None:  # (..., A) or (..., A - 1), then with a bias, whose input is 1
+    out[..., : x.shape[-1]] = x
+    out[..., x.shape[-1] :] = 1

@@ -1,0 +1,89 @@
+"""What a layer takes in, in parts and over batches, adds up to the sums over all its examples."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dense import assert_close
+from infoform.capture import Call
+from infoform.coverage import Layer, find_layers
+from infoform.examples import Intake
+from infoform.gradients import Gradients
+from infoform.statistics import Squares, Sums
+
+
+class Parts(Sums):
+    """Remembers the size and the first number of every part."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, int]] = []
+
+    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+        assert isinstance(gradients.positions, Tensor)
+        self.parts.append((index, gradients.positions.shape[1]))
+
+    def totals(self) -> list[Tensor | None]:
+        return []
+
+
+def layer_of(module: nn.Module) -> Layer:
+    return find_layers(nn.Sequential(module))[0]["0"]
+
+
+def call_of(module: nn.Module, x: Tensor, g: Tensor) -> Call:
+    return Call(module, x, x._version, g)
+
+
+def rows(limit: int, sizes: list[int], *, single: bool = True, gap: int = 0) -> tuple[Parts, Squares, Tensor, Tensor]:
+    module = nn.Linear(3, 2).double()
+    parts, squares = Parts(), Squares((2, 4))
+    intake = Intake(layer_of(module), [parts, squares], limit=limit * 6 * 8, single=single)
+    x, g = torch.randn(sum(sizes), 3, dtype=torch.float64), torch.randn(sum(sizes), 2, dtype=torch.float64)
+    index = 0
+    for a, b in zip(x.split(sizes), g.split(sizes), strict=True):
+        intake.add([call_of(module, a, b)], index=index, first=True)
+        index += len(a) + gap
+    intake.release()
+    return parts, squares, torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1), g
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_every_example_is_added_once(single: bool) -> None:
+    _, squares, a, g = rows(4, [3, 2, 9, 1], single=single)
+    assert squares.squares is not None
+    assert_close(squares.squares, g.square().T @ a.square())
+
+
+def test_rank_one_gradients_wait_for_those_of_later_batches() -> None:
+    assert rows(4, [3, 2, 9, 1])[0].parts == [(0, 4), (4, 4), (8, 4), (12, 3)]
+
+
+def test_gradients_of_several_fisher_vectors_do_not_wait() -> None:
+    assert rows(4, [3, 2, 9], single=False)[0].parts == [(0, 3), (3, 2), (5, 4), (9, 4), (13, 1)]
+
+
+def test_batches_that_were_left_out_part_those_before_from_those_after() -> None:
+    assert rows(8, [3, 2, 3], gap=10)[0].parts == [(0, 3), (13, 2), (25, 3)]
+
+
+def test_patches_and_gradients_stay_within_the_limit() -> None:
+    module = nn.Conv2d(2, 3, 2).double()
+    each = (3 * 9 + 4 * 9) * 8  # ∇ and four patches
+    parts = Parts()
+    intake = Intake(layer_of(module), [parts], limit=2 * each, single=True)
+    call = call_of(module, torch.randn(5, 2, 3, 3).double(), torch.randn(5, 3, 2, 2).double())
+    intake.add([call], index=7, first=True)
+    assert parts.parts == [(7, 2), (9, 2), (11, 1)]
+    assert not intake.keeps
+
+
+def test_half_precision_is_summed_in_single() -> None:
+    module = nn.Linear(3, 2, dtype=torch.bfloat16)
+    squares = Squares((2, 4))
+    intake = Intake(layer_of(module), [squares], limit=2**20, single=True)
+    x, g = torch.randn(5, 3).bfloat16(), torch.randn(5, 2).bfloat16()
+    intake.add([call_of(module, x, g)], index=0, first=True)
+    intake.release()
+    assert squares.squares is not None
+    assert squares.squares.dtype == torch.float32
+    torch.testing.assert_close(squares.squares[:, :3], g.float().square().T @ x.float().square())

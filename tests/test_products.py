@@ -1,0 +1,57 @@
+"""Products are the same however their factors lie in memory, and rows of aligned matrices begin at round addresses."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from dense import assert_close
+from infoform.products import ALIGNMENT, aligned, selected, summed, summed_products, times
+
+
+def as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def transposed(x: Tensor) -> Tensor:
+    return x.mT.contiguous().mT
+
+
+LAYOUTS = [as_it_is, transposed]
+
+
+@pytest.mark.parametrize("of_y", LAYOUTS)
+@pytest.mark.parametrize("of_x", LAYOUTS)
+@pytest.mark.parametrize("together", [0, 2**18])
+def test_products_are_summed_over_examples_and_positions(
+    monkeypatch: pytest.MonkeyPatch, together: int, of_x: Callable[[Tensor], Tensor], of_y: Callable[[Tensor], Tensor]
+) -> None:
+    monkeypatch.setattr("infoform.products.TOGETHER", together)
+    x, y = torch.randn(5, 3, 4, dtype=torch.float64), torch.randn(5, 3, 2, dtype=torch.float64)
+    expected = sum(a.T @ b for a, b in zip(x, y, strict=True))
+    assert_close(summed_products(of_x(x), of_y(y)), expected)
+    assert_close(summed(of_x(x.mT), of_y(y)), expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_times_multiplies_each_example(layout: Callable[[Tensor], Tensor]) -> None:
+    x, matrix = torch.randn(5, 3, 4, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
+    assert_close(times(layout(x), matrix), torch.stack([one @ matrix for one in x]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_selected_examples_lie_as_they_did(layout: Callable[[Tensor], Tensor]) -> None:
+    x, chosen = layout(torch.randn(5, 3, 4)), torch.tensor([0, 3])
+    found = selected(x, chosen)
+    assert torch.equal(found, x[chosen])
+    assert found.is_contiguous() == x.is_contiguous()
+
+
+@pytest.mark.parametrize("columns", [1, ALIGNMENT - 1, ALIGNMENT, ALIGNMENT + 1])
+def test_rows_of_aligned_matrices_begin_at_round_addresses(columns: int) -> None:
+    matrix = aligned(torch.empty(0, dtype=torch.float64), 3, columns)
+    assert matrix.shape == (3, columns)
+    assert matrix.dtype == torch.float64
+    assert matrix.stride(0) % ALIGNMENT == 0
+    assert matrix.stride(0) < columns + ALIGNMENT
