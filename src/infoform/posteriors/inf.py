@@ -167,17 +167,13 @@ class Inf(LayerPosterior):
         return information - self.scale**2 * self._kept_diagonal
 
     def transform(self, noise: Tensor) -> Tensor:
-        vectors, grown, _ = self._spectrum
-        half = grown * (grown + 1)  # 1 / half = (1 − (1+k)^(-1/2)) / k, written so that nothing cancels as k goes to 0
         if self.prior.rank == 0:  # the same as below, in fewer passes over memory
-            scratch = (
-                self._whitened * noise
-            )  # and all that follows in the same memory: fresh pages cost more than numbers
-            inner = self._gather(scratch) @ vectors / half @ vectors.T
-            expanded = self._scatter(inner, out=scratch)
+            scratch = self._whitened * noise
+            # and all that follows in the same memory: fresh pages cost more than numbers
+            expanded = self._scatter(self._shrunk(self._gather(scratch)), out=scratch)
             return torch.addcmul(noise, self._whitened, expanded, value=-1, out=expanded).mul_(self._rows.root)
         y = self._rows.transform(noise)
-        return y - self._rows.solve(self._expand(self._project(y) @ vectors / half @ vectors.T))
+        return y - self._rows.solve(self._expand(self._shrunk(self._project(y))))
 
     def solve(self, x: Tensor) -> Tensor:
         vectors, grown, _ = self._spectrum
@@ -288,6 +284,16 @@ class Inf(LayerPosterior):
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
         log_det = self._rows.log_det() + values.log1p().sum()
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det
+
+    def _shrunk(self, z: Tensor) -> Tensor:  # (..., K)
+        """Return Q diag((1 − (1+k)^(-1/2)) / k) Qᵀ z."""
+        vectors, weighted = self._half
+        return z @ weighted @ vectors.T
+
+    @cached_property
+    def _half(self) -> tuple[Tensor, Tensor]:  # Q, and Q diag((1 − (1+k)^(-1/2)) / k) (K, K)
+        vectors, grown, _ = self._spectrum
+        return vectors, vectors / (grown * (grown + 1))  # written so that nothing cancels as k goes to 0
 
     @cached_property
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
