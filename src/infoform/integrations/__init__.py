@@ -2,6 +2,6 @@
 
 infoform.integrations.sklearn       InfClassifier, InfRegressor
 infoform.integrations.lightning     LaplaceCallback
-infoform.integrations.huggingface   LogitsOnly, trainer_loader, LaplaceTrainerCallback
+infoform.integrations.huggingface   laplace_of_trainer
 infoform.integrations.tables        to_pandas
 """

@@ -1,0 +1,193 @@
+"""scikit-learn estimators: a small network, trained by `fit`, and its posterior.
+
+Inputs, and a regressor's targets, are standardised inside. A part of the data is held out of training to choose the
+prior precision by (`tune="validation"`); `tune="evidence"` needs none, a number is taken as it is.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from infoform.integrations.networks import perceptron, train
+from infoform.laplace import Laplace
+from infoform.prediction import Prediction
+
+Array = NDArray[Any]
+TUNES = ("validation", "evidence")
+TRIALS = 13  # values of the prior precision that are tried, over ten decades
+
+
+class _InfEstimator(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor share; settings are stored as given, and checked by `fit`."""
+
+    def __init__(
+        self,
+        module: Callable[[int, int], nn.Module] | None = None,
+        *,
+        hidden: Sequence[int] = (50,),
+        epochs: int = 100,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-4,
+        batch_size: int = 128,
+        structure: str = "inf",
+        rank: int | float = 100,
+        prior: str | None = None,
+        tune: str | float = "validation",
+        validation_fraction: float = 0.1,
+        kind: str = "linear",
+        samples: int = 100,
+        random_state: Any = None,
+    ) -> None:
+        self.module = module
+        self.hidden = hidden
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.structure = structure
+        self.rank = rank
+        self.prior = prior
+        self.tune = tune
+        self.validation_fraction = validation_fraction
+        self.kind = kind
+        self.samples = samples
+        self.random_state = random_state
+
+    def predictive(self, X: Any) -> Prediction:
+        """Return the whole prediction: variances, entropies and all; a regressor's in standardised targets."""
+        check_is_fitted(self)
+        x = validate_data(self, X, reset=False, dtype=np.float64)
+        prediction, _ = self.laplace_.predict_loader(
+            self._scaled(x).split(self.batch_size), kind=self.kind, samples=self.samples, progress=False
+        )
+        return prediction
+
+    def _fit(self, x: Array, y: Tensor, outputs: int, likelihood: str) -> None:
+        """Train the network, fit its posterior and tune that."""
+        if not (self.tune in TUNES or (isinstance(self.tune, int | float) and self.tune > 0)):
+            raise ValueError(f"tune must be one of {', '.join(TUNES)} or a positive number, got {self.tune!r}.")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction}.")
+        if len(x) < 2:
+            raise ValueError(f"a network and its posterior need at least two samples, got {len(x)} sample.")
+        self.mean_, scale = x.mean(0), x.std(0)
+        self.scale_ = np.where(scale > 0, scale, 1.0)
+        inputs = self._scaled(x)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        generator = torch.Generator().manual_seed(seed)
+        held = max(1, round(self.validation_fraction * len(x))) if self.tune == "validation" else 0
+        order = torch.randperm(len(x), generator=generator)
+        learned, kept = order[held:], order[:held]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            factory = self.module or (lambda width, count: perceptron(width, count, self.hidden))
+            self.module_ = factory(x.shape[1], outputs).double()
+            train(
+                self.module_,
+                inputs[learned],
+                y[learned],
+                epochs=self.epochs,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                batch_size=self.batch_size,
+                generator=generator,
+            )
+        laplace = Laplace(
+            self.module_, likelihood, structure=self.structure, rank=self.rank, prior=self.prior, seed=seed
+        )
+        laplace.fit(self._batches(inputs[learned], y[learned]), progress=False)
+        if self.tune == "evidence":
+            laplace.tune()
+        elif self.tune == "validation":
+            with warnings.catch_warnings():
+                # an end of the ten decades searched is the network alone, or the prior: right for hopeless data
+                warnings.filterwarnings("ignore", message="the best prior_precision")
+                laplace.tune(
+                    self._batches(inputs[kept], y[kept]),
+                    trials=TRIALS,
+                    kind=self.kind,
+                    samples=self.samples,
+                    progress=False,
+                )
+        else:
+            laplace.prior_precision = float(self.tune)
+        self.laplace_ = laplace
+
+    def _batches(self, x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(x.split(self.batch_size), y.split(self.batch_size), strict=True))
+
+    def _scaled(self, x: Array) -> Tensor:
+        return torch.from_numpy((x - self.mean_) / self.scale_)
+
+
+class InfClassifier(ClassifierMixin, _InfEstimator):  # type: ignore[misc]
+    """A classifier that knows what it does not know.
+
+    `module(inputs, outputs)` makes another network than one with `hidden` units; the rest is as in `infoform.Laplace`.
+    After `fit`: `classes_`, `module_` (the trained network) and `laplace_` (its posterior).
+    """
+
+    def fit(self, X: Any, y: Any) -> "InfClassifier":
+        """Train the network and fit its posterior."""
+        x, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, indices = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"a classifier needs at least two classes, got one class, {self.classes_[0]!r}.")
+        self._fit(x, torch.from_numpy(indices), len(self.classes_), "classification")
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes, (N, C)."""
+        probs = self.predictive(X).probs
+        assert probs is not None
+        return probs.numpy()
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable classes, (N,)."""
+        places = self.predict_proba(X).argmax(1)
+        return cast(Array, self.classes_[places])
+
+
+class InfRegressor(RegressorMixin, _InfEstimator):  # type: ignore[misc]
+    """A regressor that knows what it does not know; `predict(X, return_std=True)` tells it.
+
+    `module(inputs, outputs)` makes another network than one with `hidden` units; the rest is as in `infoform.Laplace`.
+    After `fit`: `module_` (the trained network) and `laplace_` (its posterior), both of standardised data.
+    """
+
+    def fit(self, X: Any, y: Any) -> "InfRegressor":
+        """Train the network and fit its posterior; the noise is fitted too."""
+        x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        targets = y[:, None] if y.ndim == 1 else y
+        self.flat_target_ = y.ndim == 1
+        self.target_mean_, scale = targets.mean(0), targets.std(0)
+        self.target_scale_ = np.where(scale > 0, scale, 1.0)
+        scaled = torch.from_numpy((targets - self.target_mean_) / self.target_scale_)
+        self._fit(x, scaled, targets.shape[1], "regression")
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Return the means and, if asked for, the standard deviations of the targets: of weights and noise together."""
+        prediction = self.predictive(X)
+        assert prediction.mean is not None
+        mean = prediction.mean.numpy() * self.target_scale_ + self.target_mean_
+        std = prediction.std.numpy() * self.target_scale_
+        if self.flat_target_:
+            mean, std = mean[:, 0], std[:, 0]
+        return (mean, std) if return_std else mean
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
