@@ -452,6 +452,7 @@ def test_dicts_are_taken_as_hugging_face_models_do(kind: str) -> None:
     ]
     laplace = Laplace(Wrapped(inner), "classification").fit(batches, progress=False)
     bare = Laplace(inner, "classification").fit([(2 * x, labels)], progress=False)
+    laplace.prior_precision = bare.prior_precision = 100.0
     found, targets = laplace.predict_loader(batches, kind=kind, samples=5, progress=False)
     assert targets is not None
     assert torch.equal(targets, labels)
@@ -469,7 +470,8 @@ def test_a_terrible_prior_is_named_once_with_its_remedy() -> None:
     with pytest.warns(
         UserWarning, match=r"agree with .* on \d+% of the inputs.*tune\(val_loader.*kind='linear'"
     ) as caught:
-        laplace.predict(x, kind="mc", samples=5)
+        for seed in range(10):  # a few networks may agree by chance
+            laplace.predict(x, kind="mc", samples=5, seed=seed)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     laplace.predict(x, kind="mc", samples=5)  # warnings are errors here: the second time it is silent

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from infoform.posteriors import LayerPosterior
-from infoform.randomness import normal
+from infoform.threads import side_by_side
+
+SMALL = 2**18  # numbers of a layer's samples that one thread alone draws best
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,15 @@ class Posterior:
 
     def sample(self, count: int, *, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Draw deviations from the trained weights, (count, G, A) a layer."""
-        sizes = {name: count * math.prod(layer.noise_shape) for name, layer in self.layers.items()}
-        dtypes = {layer.dtype for layer in self.layers.values()}
-        if len(dtypes) != 1:
+        if generator is not None and generator.device.type != "cpu":
             return {name: layer.sample(count, generator=generator) for name, layer in self.layers.items()}
-        # in one draw: small layers alone would not keep all threads busy
-        noise = normal((sum(sizes.values()),), generator=generator, dtype=dtypes.pop()).split(list(sizes.values()))
-        return {
-            name: layer.transform(part.view(count, *layer.noise_shape).to(layer.device))
-            for (name, layer), part in zip(self.layers.items(), noise, strict=True)
-        }
+        seeds = torch.randint(2**62, (len(self.layers),), generator=generator).tolist()
+
+        def draw(name: str) -> Tensor:
+            return self.layers[name].sample(count, generator=torch.Generator().manual_seed(by_name[name]))
+
+        by_name = dict(zip(self.layers, seeds, strict=True))
+        small = [name for name, layer in self.layers.items() if count * math.prod(layer.noise_shape) < SMALL]
+        drawn = {name: draw(name) for name in self.layers if name not in small}
+        drawn |= zip(small, side_by_side(draw, small), strict=True)
+        return {name: drawn[name] for name in self.layers}

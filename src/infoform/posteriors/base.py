@@ -69,6 +69,10 @@ class LayerPosterior(ABC):
     def transform(self, noise: Tensor) -> Tensor:  # (..., *noise_shape) -> (..., G, A)
         """Return F · noise, with F Fᵀ = P⁻¹."""
 
+    def transform_(self, noise: Tensor) -> Tensor:
+        """Return the same; the noise may be overwritten, since fresh memory costs more than numbers."""
+        return self.transform(noise)
+
     @abstractmethod
     def solve(self, x: Tensor) -> Tensor:  # (..., G, A) -> (..., G, A)
         """Return P⁻¹ x."""
@@ -100,7 +104,7 @@ class LayerPosterior(ABC):
     def sample(self, count: int, *, generator: torch.Generator | None = None) -> Tensor:  # (count, G, A)
         """Draw deviations from the trained weights."""
         noise = normal((count, *self.noise_shape), generator=generator, dtype=self.dtype)
-        return self.transform(noise.to(self.device))
+        return self.transform_(noise.to(self.device))
 
     def with_prior(self, prior: LayerPrior, num_data: float) -> Self:
         """Return the same posterior under another prior or data-set size."""

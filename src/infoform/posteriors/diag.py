@@ -58,6 +58,9 @@ class Diag(LayerPosterior):
     def transform(self, noise: Tensor) -> Tensor:
         return self._rows.transform(noise)
 
+    def transform_(self, noise: Tensor) -> Tensor:
+        return self._rows.without_shared(noise.mul_(self._rows.root), 0)
+
     def solve(self, x: Tensor) -> Tensor:
         return self._rows.solve(x)
 

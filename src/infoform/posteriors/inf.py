@@ -167,13 +167,30 @@ class Inf(LayerPosterior):
         return information - self.scale**2 * self._kept_diagonal
 
     def transform(self, noise: Tensor) -> Tensor:
-        if self.prior.rank == 0:  # the same as below, in fewer passes over memory
-            scratch = self._whitened * noise
-            # and all that follows in the same memory: fresh pages cost more than numbers
-            expanded = self._scatter(self._shrunk(self._gather(scratch)), out=scratch)
-            return torch.addcmul(noise, self._whitened, expanded, value=-1, out=expanded).mul_(self._rows.root)
-        y = self._rows.transform(noise)
-        return y - self._rows.solve(self._expand(self._shrunk(self._project(y))))
+        return self.transform_(noise.clone())
+
+    def transform_(self, noise: Tensor) -> Tensor:
+        """As `transform`, of y = R^(-1/2) noise, y − R⁻¹ C Q diag((1 − (1+k)^(-1/2)) / k) Qᵀ Cᵀ y.
+
+        What the low ranks of prior and information share is small and known (`_shared`), so that each of them meets
+        the large matrices twice, and these are read and written as seldom as can be.
+        """
+        rows, u, v = self._rows, self._gradient_vectors, self._input_vectors
+        y = noise.mul_(rows.root)
+        scratch = y if self.scale is None else self.scale * y
+        inner = u.T @ (scratch @ v) if v.shape[1] <= u.shape[1] else (u.T @ scratch) @ v  # the narrow side first
+        taken = None
+        if self._shared is not None and rows.factor is not None:
+            taken = rows.middle(y @ rows.factor, 0)  # (..., G, p)
+            inner = inner - u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
+        picked = self._lengths * gather_pairs(inner, *self._indices)
+        kept = u @ scatter_pairs(self._lengths * self._shrunk(picked), *self._indices, (u.shape[1], v.shape[1]))
+        expanded = torch.matmul(kept, v.T, out=None if scratch is y else scratch)
+        y.addcmul_(self._scaled_inverse, expanded, value=-1)
+        if taken is None or self._shared is None or rows.factor is None:
+            return y
+        taken = taken - (self._shared[1] @ kept.unsqueeze(-1)).squeeze(-1)
+        return y.addcmul_(rows.inverse, torch.matmul(taken, rows.factor.T, out=expanded), value=-1)
 
     def solve(self, x: Tensor) -> Tensor:
         vectors, grown, _ = self._spectrum
@@ -217,7 +234,7 @@ class Inf(LayerPosterior):
             self._input_vectors,
             inputs,
             weights=self._scaled_inverse,
-            shared=self._shared,
+            shared=None if self._shared is None else self._shared[1],
             projected=projected,
             scratch=spread,
         ).mT  # (N, a, G)
@@ -269,7 +286,13 @@ class Inf(LayerPosterior):
         return self._rows.scaled_inverse(self.scale)
 
     @cached_property
-    def _shared(self) -> Tensor | None:
+    def _shared(self) -> tuple[Tensor, Tensor] | None:  # (G, p, a) each
+        if self._row_shared is None:
+            return None
+        return self._row_shared.to(self.dtype), self._rows.solved_shared(self._row_shared)
+
+    @cached_property
+    def _row_shared(self) -> Tensor | None:  # (G, p, a), in float64
         return None if self.prior.rank == 0 else self._rows.row_shared(self.scale, self._input_vectors)
 
     @cached_property
@@ -279,7 +302,9 @@ class Inf(LayerPosterior):
         Q diag Qᵀ is never multiplied out: where k spans many magnitudes its small part would drown in rounding.
         """
         self._check_invertible()
-        gram = self._rows.gram(self.scale, self._input_vectors, self._gradient_vectors, *self._indices)
+        gram = self._rows.gram(
+            self.scale, self._input_vectors, self._gradient_vectors, *self._indices, shared=self._row_shared
+        )
         lengths = (self.num_data * self.eigenvalues.double()).sqrt()
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
         log_det = self._rows.log_det() + values.log1p().sum()
@@ -299,10 +324,6 @@ class Inf(LayerPosterior):
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
         return (self.num_data * self.eigenvalues).sqrt()
 
-    @cached_property
-    def _whitened(self) -> Tensor:  # S D'^(-1/2) (G, A)
-        return self._rows.root if self.scale is None else self._rows.root * self.scale
-
     def _project(self, x: Tensor) -> Tensor:  # Cᵀ x: (..., G, A) -> (..., K)
         return self._gather(x if self.scale is None else self.scale * x)
 
@@ -315,12 +336,10 @@ class Inf(LayerPosterior):
         inner = u @ (x @ v) if v.shape[1] <= u.shape[0] else (u @ x) @ v  # the narrow side first
         return self._lengths * gather_pairs(inner, *self._indices)
 
-    def _scatter(self, z: Tensor, out: Tensor | None = None) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
+    def _scatter(self, z: Tensor) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
         u, v = self._gradient_vectors, self._input_vectors.T
         inner = scatter_pairs(self._lengths * z, *self._indices, (u.shape[1], v.shape[0]))
-        if v.shape[0] <= u.shape[1]:
-            return torch.matmul(u @ inner, v, out=out)
-        return torch.matmul(u, inner @ v, out=out)
+        return (u @ inner) @ v if v.shape[0] <= u.shape[1] else u @ (inner @ v)
 
     def _check_invertible(self) -> None:
         diagonal = self._rows.diagonal

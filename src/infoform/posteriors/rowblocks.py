@@ -2,9 +2,9 @@
 
 The diagonal part of a posterior plus its prior. With B_g = D_g^(-1/2) W V^(1/2) and B_gᵀB_g = Q diag(k) Qᵀ (p × p):
 
-    R_g^(-1) = F_g F_gᵀ,    F_g = D_g^(-1/2) (I + B_g B_gᵀ)^(-1/2)
+    R_g^(-1) = F_g F_gᵀ,    F_g = D_g^(-1/2) (I + B_g B_gᵀ)^(-1/2),    (I + B_g B_gᵀ)^(-p) = I − B_g M_g B_gᵀ
 
-Without W all this is elementwise.
+with M_g (p × p) for p = 1/2 and 1. Without W all this is elementwise.
 """
 
 from dataclasses import dataclass
@@ -32,68 +32,81 @@ class RowBlocks:
 
     def transform(self, x: Tensor) -> Tensor:  # (..., G, A)
         """Return F x, with F Fᵀ = R⁻¹."""
-        if self._factor is None:
-            return self.root * x
-        return self.root * (x - self._spread(self._collect(x) @ self._middles[0]))
+        return self.without_shared(self.root * x, 0)
 
     def solve(self, x: Tensor) -> Tensor:
         """Return R⁻¹ x."""
-        if self._factor is None:
-            return self._inverse * x
-        y = self.root * x
-        return self.root * (y - self._spread(self._collect(y) @ self._middles[1]))
+        return self.without_shared(self.inverse * x, 1)
+
+    def without_shared(self, x: Tensor, which: int) -> Tensor:  # (..., G, A), overwritten
+        """Return x − D⁻¹ W V^(1/2) M V^(1/2) Wᵀ x, with M for F or for R⁻¹ (0 or 1)."""
+        if self.factor is None:
+            return x
+        return x.addcmul_(self.inverse, self.middle(x @ self.factor, which) @ self.factor.T, value=-1)
+
+    def middle(self, z: Tensor, which: int) -> Tensor:  # (..., G, p)
+        """Return M_g z_g for every row."""
+        return (z.unsqueeze(-2) @ self._middles[which]).squeeze(-2)
 
     def quadratic_form(self, x: Tensor) -> Tensor:  # (..., G, A) -> (...)
         """Return xᵀ R x."""
         total = (self.diagonal * x**2).sum((-2, -1))
-        return total if self._factor is None else total + ((x @ self._factor) ** 2).sum((-2, -1))
+        return total if self.factor is None else total + ((x @ self.factor) ** 2).sum((-2, -1))
 
     def row_variance(self, inputs: Tensor, projected: Tensor | None = None) -> Tensor:  # (N, A) -> (N, G)
         """Return aᵀ R_g⁻¹ a for every example and row; `projected` is `row_project(inputs)`, where it is at hand."""
-        variance = inputs**2 @ self._inverse.T
-        if self._factor is None:
+        variance = inputs**2 @ self.inverse.T
+        if self.factor is None:
             return variance
         inner = self.row_project(inputs) if projected is None else projected
         return variance - torch.einsum("ngp,gpq,ngq->ng", inner, self._middles[1], inner)
 
     def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G, p)
         """Return V^(1/2) Wᵀ D_g⁻¹ a for every example and row."""
-        assert self._factor is not None
-        return _through_columns(inputs, self._factor, self._inverse)
+        assert self.factor is not None
+        return _through_columns(inputs, self.factor, self.inverse)
 
     def log_det(self) -> Tensor:
         total = self.diagonal[self.diagonal > 0].double().log().sum()
-        return total if self._factor is None else total + self._spectrum[0].log1p().sum()
+        return total if self.factor is None else total + self._spectrum[0].log1p().sum()
 
     def diagonal_of(self) -> Tensor:  # (G, A)
         """Return the diagonal of R."""
-        return self.diagonal if self._factor is None else self.diagonal + self._factor.square().sum(1)
+        return self.diagonal if self.factor is None else self.diagonal + self.factor.square().sum(1)
 
     def dense(self) -> Tensor:  # (G * A, G * A)
         dense = self.diagonal.flatten().diag()
-        if self._factor is None:
+        if self.factor is None:
             return dense
         eye = torch.eye(self.diagonal.shape[0], dtype=dense.dtype, device=dense.device)
-        return dense + torch.kron(eye, self._factor @ self._factor.T)
+        return dense + torch.kron(eye, self.factor @ self.factor.T)
 
     def gram(
-        self, scale: Tensor | None, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
+        self,
+        scale: Tensor | None,
+        input_vectors: Tensor,
+        gradient_vectors: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        shared: Tensor | None = None,
     ) -> Tensor:  # (G, A), (A, a), (G, g), (K,), (K,) -> (K, K)
-        """Return U_Tᵀ S R⁻¹ S U_T, in float64: these few numbers decide over all others."""
+        """Return U_Tᵀ S R⁻¹ S U_T, in float64: these few numbers decide over all others.
+
+        `shared` is `row_shared(scale, input_vectors)`, where it is at hand.
+        """
         inverse = self.root.double() ** 2
         weights = inverse if scale is None else inverse * scale.double() ** 2
         input_vectors, gradient_vectors = input_vectors.double(), gradient_vectors.double()
         gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
-        if self._factor is None:
+        if self.factor is None:
             return gram
         values, vectors = self._spectrum
-        whitener = vectors.mT / (1 + values).sqrt().unsqueeze(-1)  # (G, p, p)
-        scaled = inverse if scale is None else inverse * scale.double()
-        step = max(1, 2**22 // input_vectors.numel())
-        for start in range(0, len(scaled), step):
+        shared = self.row_shared(scale, input_vectors) if shared is None else shared
+        whitened = vectors.mT / (1 + values).sqrt().unsqueeze(-1) @ shared  # (G, p, a)
+        step = max(1, 2**22 // (len(rows) * whitened.shape[1]))
+        for start in range(0, len(whitened), step):
             part = slice(start, start + step)
-            inner = self._factor.double().T @ (scaled[part].unsqueeze(-1) * input_vectors)  # (chunk, p, a)
-            picked = (whitener[part] @ inner)[:, :, columns] * gradient_vectors[part][:, None, rows]  # (chunk, p, K)
+            picked = whitened[part][:, :, columns] * gradient_vectors[part][:, None, rows]  # (chunk, p, K)
             gram -= picked.flatten(0, 1).T @ picked.flatten(0, 1)
         return gram
 
@@ -110,53 +123,51 @@ class RowBlocks:
     ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
         """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns.
 
-        `weights` (`scaled_inverse`), `shared` (`row_shared`) and `projected` (`row_project`) where they are at hand,
-        and `scratch` memory (N, a, A).
+        `weights` (`scaled_inverse`), `shared` (M `row_shared`) and `projected` (`row_project`) where they are at
+        hand, and `scratch` memory (N, a, A).
         """
         weights = self.scaled_inverse(scale) if weights is None else weights
         cross = _through_columns(inputs, input_vectors, weights, scratch)
-        if self._factor is None:
+        if self.factor is None:
             return cross
-        shared = self.row_shared(scale, input_vectors) if shared is None else shared
+        shared = self.solved_shared(self.row_shared(scale, input_vectors)) if shared is None else shared
         projected = self.row_project(inputs) if projected is None else projected
         return cross - torch.einsum("gqj,ngq->ngj", shared, projected)
 
     def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
-        """Return the part of `row_cross` that no example enters."""
-        assert self._factor is not None
-        weights = self.scaled_inverse(scale)
-        inner = torch.stack([(weights * column) @ input_vectors for column in self._factor.T], dim=1)
-        return self._middles[1] @ inner
+        """Return V^(1/2) Wᵀ D_g⁻¹ S_g u_j for every row and column, in float64: what the two low ranks share."""
+        assert self.factor is not None
+        inverse, factor = self.root.double() ** 2, self.factor.double()
+        weights = inverse if scale is None else inverse * scale.double()
+        input_vectors = input_vectors.double()
+        step = max(1, 2**22 // input_vectors.numel())
+        return torch.cat([factor.T @ (part.unsqueeze(-1) * input_vectors) for part in weights.split(step)])
 
-    def _collect(self, x: Tensor) -> Tensor:  # Bᵀ x: (..., G, A) -> (..., G, 1, p)
-        assert self._factor is not None
-        return ((self.root * x) @ self._factor).unsqueeze(-2)
-
-    def _spread(self, z: Tensor) -> Tensor:  # B z: (..., G, 1, p) -> (..., G, A)
-        assert self._factor is not None
-        return self.root * (z.squeeze(-2) @ self._factor.T)
+    def solved_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
+        """Return M (for R⁻¹) times `row_shared`."""
+        return self._middles[1] @ shared.to(self.diagonal.dtype)
 
     @cached_property
     def root(self) -> Tensor:  # D^(-1/2) (G, A)
         return power(self.diagonal, -0.5)
 
     @cached_property
-    def _inverse(self) -> Tensor:  # D^(-1) (G, A)
+    def inverse(self) -> Tensor:  # D^(-1) (G, A)
         return self.root**2
 
     def scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
-        return self._inverse if scale is None else self._inverse * scale
+        return self.inverse if scale is None else self.inverse * scale
 
     @cached_property
-    def _factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
+    def factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
         if self.prior.vectors is None or self.prior.values is None:
             return None
         return (self.prior.vectors * self.prior.values.sqrt()).to(self.diagonal.dtype)
 
     @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor]:  # k (G, p), Q (G, p, p), in float64
-        assert self._factor is not None
-        factor = self._factor.double()
+        assert self.factor is not None
+        factor = self.factor.double()
         pairs = factor.unsqueeze(2) * factor.unsqueeze(1)  # (A, p, p)
         grams = (self.root.double() ** 2 @ pairs.flatten(1)).unflatten(1, pairs.shape[1:])
         values, vectors = torch.linalg.eigh(grams)
