@@ -14,7 +14,7 @@ from infoform.experiments import Result, get_experiment
 from infoform.experiments.runner import write_page
 from infoform.experiments.toy import EXPERIMENT, METHODS, BandSettings, pseudo_root
 from infoform.experiments.toy_network import toy_data, toy_network
-from infoform.experiments.toy_page import Band, distance, ground_truth, largest_r_hat
+from infoform.experiments.toy_page import TITLES, Band, distance, ground_truth, largest_r_hat
 
 SETTINGS = BandSettings(
     steps=500,
@@ -45,7 +45,7 @@ def result_of(pieces: dict[str, Any]) -> Result:
 
 def test_every_method_has_a_band_at_every_setting(pieces: dict[str, Any]) -> None:
     assert set(pieces) == set(EXPERIMENT.pieces(SETTINGS)) == {"laplace", "bbb", "hmc/0", "hmc/1"}
-    for way in ("printed", "summed", "equal", "linear"):
+    for way in TITLES:
         assert set(pieces["laplace"][way]) == set(METHODS)
         for band in pieces["laplace"][way].values():
             assert len(band["mean"]) == len(band["std"]) == 13
@@ -64,9 +64,7 @@ def test_equal_bands_are_those_of_the_library(pieces: dict[str, Any]) -> None:
 def test_the_page_and_its_pictures_are_made_of_the_result_alone(pieces: dict[str, Any], tmp_path: Path) -> None:
     text = write_page("toy", result_of(pieces), tmp_path).read_text()
     pictures = {path.name for path in (tmp_path / "images").iterdir()}
-    assert pictures == {
-        f"toy-{name}.png" for name in ("printed", "summed", "equal", "linear", "covariance", "information")
-    }
+    assert pictures == {f"toy-{name}.png" for name in (*TITLES, "covariance", "information")}
     assert all(f"../images/{name}" in text for name in pictures)
     assert all((tmp_path / "images" / name).stat().st_size < 200_000 for name in pictures)
     assert all(f"| {label} |" in text for label in METHODS)
@@ -86,6 +84,12 @@ def test_the_root_of_a_singular_precision_is_that_of_its_pseudo_inverse() -> Non
     root, fixed = pseudo_root(factor @ factor.T)
     assert fixed == 2
     assert_close(root @ root.T, torch.linalg.pinv(factor @ factor.T, hermitian=True, rtol=1e-10))
+
+
+def test_directions_of_little_precision_are_held_fixed_if_wanted() -> None:
+    root, fixed = pseudo_root(torch.diag(torch.tensor([4.0, 0.1, 1.0]).double()), least=0.5)
+    assert fixed == 1
+    assert_close(root @ root.T, torch.diag(torch.tensor([0.25, 0.0, 1.0]).double()))
 
 
 def test_chains_are_pooled_as_if_all_samples_were_one_set() -> None:

@@ -4,7 +4,7 @@ Hyperparameters are set in three ways. "printed": N = 1, a noise of 1 (the loss 
 that the paper gives, with the information averaged over examples, as the paper defines it; "summed": the same, with its
 sum instead. Where τ = 0, weights, and directions, without information are held fixed: precisions are pseudo-inverted.
 "equal": the posterior that HMC samples from, N = 100, the data's own noise, and one τ for all, by `Laplace.predict` as
-anyone uses it.
+anyone uses it; "linear": with its closed form; "held": with directions held fixed where the data tell less than τ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,9 +104,11 @@ def _laplace(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, settings: Ban
         "printed": {label: _printed(unit, label, 1.0, grid, settings) for label in METHODS},
         "summed": {label: _printed(unit, label, len(x), grid, settings) for label in METHODS},
         "equal": {label: _equal(known, label, grid, settings, kind="mc") for label in METHODS},
+        "held": {label: _held(known, label, grid, settings) for label in METHODS},
         "linear": {label: _equal(known, label, grid, settings, kind="linear") for label in METHODS},
         "covariance": {label: _covariance(_printed_posterior(unit, label, 1.0)) for label in ("OKF", "KFAC")},
         "information": {"few": _information(few), "all": _information(unit)},
+        "patterns": len((model.get_submodule(FIRST)(x) > 0).T.unique(dim=0)),  # units that differ in where they are on
     }
 
 
@@ -154,22 +156,39 @@ def _printed(
     unit: infoform.Laplace, label: str, num_data: float, grid: Tensor, settings: BandSettings
 ) -> dict[str, Any]:
     """Return the band of sampled networks; directions without information are held fixed, and counted."""
+    return _sampled(unit, _printed_posterior(unit, label, num_data), grid, settings, least=0.0)
+
+
+def _held(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings) -> dict[str, Any]:
+    """Return the same at equal hyperparameters, held fixed where the data tell less than the prior: P < 2 τ."""
+    structure, options, _ = METHODS[label]
+    posterior = known.posterior(structure=structure, prior_precision=settings.prior_precision, **options)
+    return _sampled(known, posterior, grid, settings, least=2 * settings.prior_precision)
+
+
+def _sampled(
+    laplace: infoform.Laplace, posterior: Posterior, grid: Tensor, settings: BandSettings, *, least: float
+) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(settings.seed)
     deviations, fixed = {}, 0
-    for name, layer in _printed_posterior(unit, label, num_data).layers.items():
-        root, missing = pseudo_root(layer.dense())
+    for name, layer in posterior.layers.items():
+        root, missing = pseudo_root(layer.dense(), least=least)
         noise = torch.randn(settings.weight_samples, len(root), generator=generator, dtype=root.dtype)
         deviations[name] = (noise @ root.T).reshape(-1, *layer.shape)
         fixed += missing
+    weights = laplace.weights(deviations)
     with torch.no_grad():
-        outputs = torch.vmap(lambda weights: functional_call(unit.model, weights, (grid,)))(unit.weights(deviations))
+        outputs = torch.vmap(lambda one: functional_call(laplace.model, one, (grid,)))(weights)
     return {"mean": outputs.mean(0).flatten().tolist(), "std": outputs.std(0).flatten().tolist(), "fixed": fixed}
 
 
-def pseudo_root(precision: Tensor) -> tuple[Tensor, int]:  # (P, P) -> (P, P)
-    """Return F with F Fᵀ the pseudo-inverse of a precision, and in how many directions that is 0."""
+def pseudo_root(precision: Tensor, *, least: float = 0.0) -> tuple[Tensor, int]:  # (P, P) -> (P, P)
+    """Return F with F Fᵀ the pseudo-inverse of a precision, and in how many directions that is 0.
+
+    Those are where the precision is no more than rounding, or than `least`.
+    """
     values, vectors = torch.linalg.eigh(precision)
-    informed = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
+    informed = values > max(least, len(values) * torch.finfo(values.dtype).eps * float(values[-1]))
     root = vectors * torch.where(informed, torch.where(informed, values, 1).rsqrt(), 0)
     return root, int((~informed).sum())
 
