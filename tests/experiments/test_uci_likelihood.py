@@ -16,6 +16,7 @@ from infoform.experiments.uci_likelihood import (
     fitted,
     log_likelihood,
 )
+from infoform.experiments.uci_likelihood_long import EXPERIMENT as LONG
 from infoform.experiments.uci_networks import split_of
 
 
@@ -53,7 +54,8 @@ def test_a_factor_of_both_n_and_tau_scales_the_variance(small_uci: Path) -> None
 
 def test_pieces_and_a_page(small_uci: Path) -> None:
     settings = replace(EXPERIMENT.settings(quick=True), sets=("yacht",), splits=1, short_epochs=3, long_epochs=20)
-    settings = replace(settings, prior_precisions=(1.0,))
+    assert [LONG.settings().trainings, EXPERIMENT.settings().trainings] == [("long",), ("short",)]
+    settings = replace(settings, prior_precisions=(1.0,), trainings=("short", "long"))
     result = Result("uci-likelihood", asdict(settings), 0, 2)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_uci / "cache")

@@ -16,6 +16,7 @@ EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
     "toy-rank": "infoform.experiments.toy_rank",
     "uci-information": "infoform.experiments.uci_information",
     "uci-likelihood": "infoform.experiments.uci_likelihood",
+    "uci-likelihood-long": "infoform.experiments.uci_likelihood_long",
     "uci-landscape": "infoform.experiments.uci_landscape",
     "active-learning": "infoform.experiments.active_learning",
     "mnist": "infoform.experiments.mnist",

@@ -39,7 +39,7 @@ class LandscapeSettings(Settings):
     epochs: int = 40
     batch_size: int = 32
     learning_rate: float = 1e-3
-    points: int = 17  # of each axis
+    points: int = 11  # of each axis
     data_powers: tuple[float, float] = (-2.0, 2.0)
     precision_powers: tuple[float, float] = (-1.0, 3.0)
     samples: int = 100

@@ -24,10 +24,9 @@ TUNED = ("diag", "kfac", "efb", "inf 5%", "ours 5%", "ours", "exact")
 
 def page(result: Result) -> str:
     parts = [_intro(result)]
-    titles = {"short": "Trained for 40 epochs", "long": "Trained long"}
     for training in result.settings["trainings"]:
         sets = {name: _pieces(result, training, name) for name in result.settings["sets"]}
-        parts += [f"## {titles[training]}", *_training(sets, training, result)]
+        parts += _training(sets, training, result)
     return "\n\n".join(parts)
 
 
@@ -51,9 +50,9 @@ only {settings["long_epochs_large"]:,}, and only the first {settings["long_split
 those are trained shorter than theirs. Weight decay and epochs
 are chosen for each split by the held-out log-likelihood of the plain network."""
         )
-    parts += [_rmse_table(sets, training), "### At equal (N, τ, σ), the best ones of the exact block"]
+    parts += [_rmse_table(sets, training), "## At equal (N, τ, σ), the best ones of the exact block"]
     parts += [_table(sets, "equal", EQUAL), _equal_verdict(sets)]
-    parts += ["### Each with its own best (N, τ, σ)", _tuned_table(sets, training)]
+    parts += ["## Each with its own best (N, τ, σ)", _tuned_table(sets, training)]
     if training == "long":
         parts.append(_dropout_verdict(sets))
     return parts
