@@ -16,6 +16,7 @@ COLUMNS = {  # title -> (measure, digits)
     "ECE": ("ece", 4),
     "entropy, known": ("entropy", 3),
     "AUROC": ("auroc", 4),
+    "AUROC by MI": ("auroc_mutual_information", 4),
     "FPR95": ("fpr95", 3),
 }
 NAMES = {"mc-dropout": "MC dropout", "plain": "plain network", "swa": "SWA", "swag": "SWAG"}
@@ -69,7 +70,8 @@ def _sizes(result: Result) -> str:
 {s["curvature"]:,} of those images, counted as N = {s["train"]:,}; τ is chosen on {s["validation"]:,} held-out training
 images with {s["tuning_samples"]} sampled networks. Measured on {s["test"]:,} test images and {s["unknown"]:,} unknown
 ones, with the same hyperparameters for both, by {s["samples"]} sampled networks (`mc`), or in closed form (`linear`).
-Unknown images are told apart by the entropy of the prediction, which is given as a share of the largest possible one.
+Unknown images are told apart by the entropy of the prediction, which is given as a share of the largest possible one
+(AUROC, FPR95), or by the mutual information of answer and weights (AUROC by MI; one network alone has none: 0.5).
 Cells are mean ± standard deviation over networks where there are several. The number after `activation` is how many
 directions of each layer's inputs that prior knows; the first network has all methods, the others some."""
 
@@ -85,6 +87,8 @@ def _table(rows: Mapping[str, list[Row]], tuning: str) -> str:
         counts = sorted({f"{one['num_data']:.3g}" for one in found if "num_data" in one}, key=float)
         picked = ", ".join(taus) + (f"; N {', '.join(counts)}" if tuning == "search" else "")
         cells.append([*row, f"{unknown:.3f} ± {spread:.3f}", picked or "–"])
+    if not chosen:
+        return f"By {tuning}: not measured in this run."
     what = {
         "validation": "τ of the least NLL of held-out data; the baselines have none.",
         "evidence": "τ of the largest evidence; no held-out data.",
