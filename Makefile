@@ -7,7 +7,7 @@ PEERS := .venv-peers
 
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: demo test lint types wheel bench clean
+.PHONY: demo test lint types wheel installed bench clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
@@ -25,6 +25,10 @@ types: $(READY)
 wheel: $(READY)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -c 'import glob, zipfile; assert "infoform/py.typed" in zipfile.ZipFile(glob.glob("dist/*.whl")[0]).namelist()'
+
+# the wheel in an environment with nothing but its core dependencies
+installed: wheel
+	$(BIN)/python .ci/installed.py "$$(ls -t dist/*.whl | head -n 1)"
 
 # the peers have an environment of their own; the torchvision that they bring does not import beside this torch
 bench: $(PEERS)/.ready
