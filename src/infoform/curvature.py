@@ -353,6 +353,7 @@ class _Statistics:
             eigenvalues = average(sums.eigenvalues)
             assert eigenvalues is not None
             residual = average(sums.residual, max(1.0, weight))
+            residual = None if residual is None else residual.clamp_min_(0)  # a sum of squares, but for rounding
             bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, residual)
         inputs, gradients = self._inputs, self._gradients
         return Curvature(

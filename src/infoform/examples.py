@@ -11,7 +11,7 @@ from infoform.gradients import Gradients, OuterGradients, SharedGradients, is_ou
 from infoform.products import aligned
 from infoform.statistics import Sums
 
-CHUNK_BYTES = 4 * 2**20  # of patches and per-example gradients held at a time
+CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
 
 
 class Intake:

@@ -45,9 +45,14 @@ class Gradients(ABC):
 
     @abstractmethod
     def measure(
-        self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:  # (A, a), (G, g), (N,) -> (g, a), (G, A)
-        """Return Σ (U_Gᵀ ∇ U_A)², and, with a weight w for each example, Σ w (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)²."""
+        self,
+        input_vectors: Tensor,
+        gradient_vectors: Tensor,
+        *,
+        residual: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:  # (A, a), (G, g), (G, A), (N,) -> (g, a)
+        """Return Σ (U_Gᵀ ∇ U_A)²; with weights w by example, add Σ w (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)² to `residual`."""
 
     @abstractmethod
     def block(self) -> Tensor:  # (G * A, G * A)
@@ -86,22 +91,28 @@ class OuterGradients(Gradients):
         total.addmm_(self.outputs.square().T, squares)
 
     def measure(
-        self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
+        self,
+        input_vectors: Tensor,
+        gradient_vectors: Tensor,
+        *,
+        residual: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
         a, g = self.inputs @ input_vectors, self.outputs @ gradient_vectors
         squares = g.square().T @ a.square()
-        if weights is None:
-            return squares, None
+        if weights is None or residual is None:
+            return squares
         chosen = weights.nonzero().squeeze(1)
         length = weights[chosen].sqrt().unsqueeze(1)
         inputs, outputs = self.inputs[chosen], self.outputs[chosen] * length
         a_kept, g_kept = a[chosen] @ input_vectors.T, g[chosen] @ gradient_vectors.T * length
         # g aᵀ − ĝ âᵀ = (g − ĝ) aᵀ + ĝ (a − â)ᵀ, squared: no difference of large numbers
         g_rest, a_rest = outputs - g_kept, inputs - a_kept
-        residual = g_rest.square().T @ inputs.square()
-        residual.addmm_((g_rest * g_kept).T, inputs * a_rest, alpha=2)
-        residual.addmm_(g_kept.square().T, a_rest.square())
-        return squares, residual.clamp_min_(0)
+        by_output = torch.cat([g_rest.square(), 2 * g_rest * g_kept, g_kept.square()])
+        by_input = aligned(inputs, 3 * len(chosen), inputs.shape[1])
+        torch.cat([inputs.square(), inputs * a_rest, a_rest.square()], out=by_input)
+        residual.addmm_(by_output.T, by_input)  # all three terms in one pass over the sum
+        return squares
 
     def block(self) -> Tensor:
         flat = torch.einsum("ng,na->nga", self.outputs, self.inputs).flatten(1)
@@ -151,22 +162,27 @@ class SharedGradients(Gradients):
         _add_squares(total, self.matrices)
 
     def measure(
-        self, input_vectors: Tensor, gradient_vectors: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
+        self,
+        input_vectors: Tensor,
+        gradient_vectors: Tensor,
+        *,
+        residual: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
         inner = self._project(input_vectors, gradient_vectors)
         squares = inner.square().sum(0)
-        if weights is None:
-            return squares, None
-        residual = torch.zeros_like(self.matrices[0])
+        if weights is None or residual is None:
+            return squares
         chosen = weights.nonzero().squeeze(1).tolist()
         if len(chosen) > FEW:
             kept = gradient_vectors @ inner[chosen] @ input_vectors.T
             rest = (self.matrices[chosen] - kept) * weights[chosen].sqrt()[:, None, None]
-            return squares, rest.square_().sum(0)
+            residual += rest.square_().sum(0)
+            return squares
         for index in chosen:  # one at a time: of a large layer the copies are what costs
             rest = torch.addmm(self.matrices[index], gradient_vectors @ inner[index], input_vectors.T, alpha=-1)
             residual.addcmul_(rest, rest, value=float(weights[index]))
-        return squares, residual
+        return squares
 
     def block(self) -> Tensor:
         flat = self.matrices.flatten(1)

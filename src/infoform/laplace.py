@@ -66,7 +66,7 @@ class Laplace:
         statistics: str = "needed",
         block_limit: int = 4096,
         autocast: str | None = None,
-        chunk: int | str = "4MiB",
+        chunk: int | str = "16MiB",
         seed: int = 0,
     ) -> None:
         if not isinstance(model, nn.Module):

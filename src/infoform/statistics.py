@@ -192,11 +192,13 @@ class ProjectedSquares(Sums):
         weights = None
         if self._truncated:
             weights = part_weights(index, gradients.positions.shape[1], whole=WHOLE_RESIDUAL).to(gradients.positions)
-            weights = weights if self.residual is None or bool(weights.any()) else None
-        squares, residual = gradients.measure(self.input_vectors, self.gradient_vectors, weights)
+            weights = weights if bool(weights.any()) else None
+            if self.residual is None:
+                self.residual = aligned(
+                    gradients.positions, len(self.gradient_vectors), len(self.input_vectors)
+                ).zero_()
+        squares = gradients.measure(self.input_vectors, self.gradient_vectors, residual=self.residual, weights=weights)
         self.eigenvalues = _added(self.eigenvalues, squares)
-        if residual is not None:
-            self.residual = _added(self.residual, residual)
 
     def totals(self) -> list[Tensor | None]:
         return [self.eigenvalues]
