@@ -160,7 +160,7 @@ class Run:
 
     def curvature_piece(self) -> dict[str, Any]:
         begun = time.perf_counter()
-        laplace = self.laplace()
+        laplace = self.laplace(fresh=True)
         seconds = time.perf_counter() - begun
         stored = {}
         for structure in KEPT:
@@ -176,9 +176,9 @@ class Run:
             "spectra": spectra(laplace.curvature),
         }
 
-    def laplace(self) -> infoform.Laplace:
+    def laplace(self, *, fresh: bool = False) -> infoform.Laplace:
         """Return the fit of this network, from the cache where it is there; it serves all structures."""
-        return _fitted(self, self.trained(self.seed).network)
+        return _fitted(self, self.trained(self.seed).network, fresh=fresh)
 
     def baseline_piece(self, baseline: Baseline, samples: int | None = None) -> dict[str, Any]:
         begun = time.perf_counter()
@@ -289,12 +289,12 @@ def _read_parts(experiment: Classification, settings: ClassificationSettings) ->
 _LAST: dict[Path, infoform.Laplace] = {}  # the last fit: read once for the many pieces of a network
 
 
-def _fitted(run: Run, network: nn.Module) -> infoform.Laplace:
+def _fitted(run: Run, network: nn.Module, *, fresh: bool) -> infoform.Laplace:
     s = run.settings
     path = run.cache / f"{run.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{run.seed}.safetensors"
-    if path in _LAST:
+    if path in _LAST and not fresh:
         return _LAST[path]
-    if path.exists():
+    if path.exists() and not fresh:
         laplace = infoform.load(path, network)
     else:
         laplace = infoform.Laplace(
