@@ -102,7 +102,7 @@ def test_the_additive_remainder_is_the_papers_difference_and_clipping_is_counted
     for rank in RANKS:
         options: dict[str, Any] = {"rank": rank, "basis": "activation", "support": support, "correction": "additive"}
         plain, clipped = inf(curvature, **options, clip=False), inf(curvature, **options)
-        rows, columns = plain.pairs.long()
+        rows, columns = plain.indices
         kept = torch.zeros(plain.gradient_vectors.shape[1], plain.input_vectors.shape[1], dtype=torch.float64)
         kept[rows, columns] = plain.eigenvalues
         difference = f - expanded_diagonal(plain.input_vectors, plain.gradient_vectors, kept)
@@ -154,7 +154,7 @@ def test_coverage_reports_what_the_papers_correction_clips() -> None:
 def test_the_bytes_are_those_of_the_documented_tensors(kind: str, correction: str, rank: int) -> None:
     dtype, storage = DTYPES[kind]
     posterior = inf(layer(dtype=dtype), rank=rank, correction=correction, storage=storage)
-    rows, columns = posterior.pairs
+    rows, columns = posterior.indices
     width = dtype.itemsize
     expected = G * A * (storage or dtype).itemsize  # f
     used = len(rows.unique()) * G + len(columns.unique()) * A  # entries of the used eigenvectors
@@ -196,7 +196,7 @@ def test_the_papers_printed_sampler_does_not_have_the_posterior_covariance() -> 
     for seed in range(10):
         posterior = inf(layer(seed=seed), rank=3, support="grid")
         assert posterior.scale is not None
-        rows, columns = posterior.pairs.long()
+        rows, columns = posterior.indices
         kept = posterior.gradient_vectors[:, None, rows] * posterior.input_vectors[None, :, columns]
         low_rank = (posterior.scale[..., None] * kept).flatten(0, 1) * (40 * posterior.eigenvalues).sqrt()
         diagonal = (40 * posterior.remainder + 0.7).flatten()

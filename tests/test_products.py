@@ -18,29 +18,39 @@ def transposed(x: Tensor) -> Tensor:
     return x.mT.contiguous().mT
 
 
-LAYOUTS = [as_it_is, transposed]
+def padded(x: Tensor) -> Tensor:
+    return torch.cat([x, x], 2)[..., : x.shape[2]]
+
+
+LAYOUTS = [as_it_is, transposed, padded]
 
 
 @pytest.mark.parametrize("of_y", LAYOUTS)
 @pytest.mark.parametrize("of_x", LAYOUTS)
+@pytest.mark.parametrize("positions", [1, 3])
 @pytest.mark.parametrize("together", [0, 2**18])
 def test_products_are_summed_over_examples_and_positions(
-    monkeypatch: pytest.MonkeyPatch, together: int, of_x: Callable[[Tensor], Tensor], of_y: Callable[[Tensor], Tensor]
+    monkeypatch: pytest.MonkeyPatch,
+    together: int,
+    positions: int,
+    of_x: Callable[[Tensor], Tensor],
+    of_y: Callable[[Tensor], Tensor],
 ) -> None:
     monkeypatch.setattr("infoform.products.TOGETHER", together)
-    x, y = torch.randn(5, 3, 4, dtype=torch.float64), torch.randn(5, 3, 2, dtype=torch.float64)
+    x, y = torch.randn(5, positions, 4, dtype=torch.float64), torch.randn(5, positions, 2, dtype=torch.float64)
     expected = sum(a.T @ b for a, b in zip(x, y, strict=True))
     assert_close(summed_products(of_x(x), of_y(y)), expected)
     assert_close(summed(of_x(x.mT), of_y(y)), expected)
 
 
+@pytest.mark.parametrize("positions", [1, 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_times_multiplies_each_example(layout: Callable[[Tensor], Tensor]) -> None:
-    x, matrix = torch.randn(5, 3, 4, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
+def test_times_multiplies_each_example(layout: Callable[[Tensor], Tensor], positions: int) -> None:
+    x, matrix = torch.randn(5, positions, 4, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
     assert_close(times(layout(x), matrix), torch.stack([one @ matrix for one in x]))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [as_it_is, transposed])
 def test_selected_examples_lie_as_they_did(layout: Callable[[Tensor], Tensor]) -> None:
     x, chosen = layout(torch.randn(5, 3, 4)), torch.tensor([0, 3])
     found = selected(x, chosen)

@@ -86,7 +86,8 @@ def inf_bytes(size: Dimensions, options: Mapping[str, Any], *, pairs: Count, row
     fixed = size.weights * (options["storage"] or size.dtype).itemsize
     if options["correction"] == "scaled":
         fixed += size.weights + 2 * torch.float64.itemsize  # codes of S² and their scale
-    index = 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
+    # which pairs are kept is told where these are not all of the columns'
+    index = 0 if options["support"] == "grid" else 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
     vectors = (size.outputs * rows + size.inputs * columns) * (options["storage"] or size.dtype).itemsize
     return fixed + vectors + pairs * (item + 2 * index)
 

@@ -23,19 +23,26 @@ def summed(left: Tensor, right: Tensor) -> Tensor:  # (N, p, q), (N, q, r) -> (p
 
 def summed_products(x: Tensor, y: Tensor) -> Tensor:  # (N, S, p), (N, S, q) -> (p, q)
     """Return Σ_n x_nᵀ y_n."""
-    if x.is_contiguous() and y.is_contiguous():
-        return x.flatten(0, 1).T @ y.flatten(0, 1)
-    return summed(x.mT, y)
+    rows, others = _as_rows(x), _as_rows(y)
+    return summed(x.mT, y) if rows is None or others is None else rows.T @ others
 
 
 def times(x: Tensor, matrix: Tensor) -> Tensor:  # (N, S, p), (p, q) -> (N, S, q)
     """Return x_n matrix."""
-    return x @ matrix if x.is_contiguous() else (matrix.T @ x.mT).mT
+    rows = _as_rows(x)
+    return (matrix.T @ x.mT).mT if rows is None else (rows @ matrix).unflatten(0, x.shape[:2])
 
 
 def selected(x: Tensor, chosen: Tensor) -> Tensor:  # (N, S, p), (n,) -> (n, S, p)
     """Return some of the examples, lying in memory as they did."""
-    return x[chosen] if x.is_contiguous() else x.mT[chosen].mT
+    return x.mT[chosen].mT if _as_rows(x) is None else x[chosen]
+
+
+def _as_rows(x: Tensor) -> Tensor | None:  # (N, S, p) -> (N * S, p)
+    """Return all positions of all examples as rows; None where that would take a copy."""
+    if x.shape[1] == 1:
+        return x[:, 0]
+    return x.flatten(0, 1) if x.is_contiguous() else None
 
 
 def aligned(like: Tensor, rows: int, columns: int) -> Tensor:  # (rows, columns)

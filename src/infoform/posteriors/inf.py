@@ -57,7 +57,7 @@ class Inf(LayerPosterior):
     input_vectors: Tensor  # (A, a): the columns of U_A that a kept pair uses
     gradient_vectors: Tensor  # (G, g)
     eigenvalues: Tensor  # Λ_T (K,)
-    pairs: Tensor  # (2, K): rows (of G) and columns (of A) of the kept pairs
+    pairs: Tensor | None = None  # (2, K): rows (of G) and columns (of A) of the kept pairs; None for all of them
     scale_codes: Tensor | None = None  # (G, A) uint8: S², None where additive
     scale_steps: Tensor | None = None  # (2,)
     clipped: int = 0  # weights whose D was negative and set to 0
@@ -97,7 +97,9 @@ class Inf(LayerPosterior):
         kept = scatter_pairs(eigenvalues, rows_kept, columns_kept, (len(used_rows), len(used_columns)))
         q_kept = expanded_diagonal(input_vectors.to(exact), gradient_vectors.to(exact), kept)  # (G, A)
         small = max(len(used_rows), len(used_columns)) < 2**15
-        pairs = torch.stack([rows_kept, columns_kept]).to(torch.int16 if small else torch.int32)
+        pairs = None
+        if support != "grid":
+            pairs = torch.stack([rows_kept, columns_kept]).to(torch.int16 if small else torch.int32)
         low_rank = (input_vectors, gradient_vectors, eigenvalues, pairs)
         if correction == "additive":
             remainder = exact - q_kept
@@ -183,8 +185,8 @@ class Inf(LayerPosterior):
         if self._shared is not None and rows.factor is not None:
             taken = rows.middle(y @ rows.factor, 0)  # (..., G, p)
             inner = inner - u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
-        picked = self._lengths * gather_pairs(inner, *self._indices)
-        kept = u @ scatter_pairs(self._lengths * self._shrunk(picked), *self._indices, (u.shape[1], v.shape[1]))
+        picked = self._lengths * gather_pairs(inner, *self.indices)
+        kept = u @ scatter_pairs(self._lengths * self._shrunk(picked), *self.indices, (u.shape[1], v.shape[1]))
         expanded = torch.matmul(kept, v.T, out=None if scratch is y else scratch)
         y.addcmul_(self._scaled_inverse, expanded, value=-1)
         if taken is None or self._shared is None or rows.factor is None:
@@ -250,7 +252,7 @@ class Inf(LayerPosterior):
         return self._rows.diagonal_of() + (kept if self.scale is None else self.scale**2 * kept)
 
     def dense(self) -> Tensor:
-        rows, columns = self._indices
+        rows, columns = self.indices
         kept = self._gradient_vectors[:, None, rows] * self._input_vectors[None, :, columns]  # (G, A, K)
         if self.scale is not None:
             kept = self.scale.unsqueeze(-1) * kept
@@ -258,13 +260,17 @@ class Inf(LayerPosterior):
         return self._rows.dense() + self.num_data * (kept * self.eigenvalues) @ kept.T
 
     @cached_property
-    def _indices(self) -> tuple[Tensor, Tensor]:
-        return self.pairs[0].long(), self.pairs[1].long()
+    def indices(self) -> tuple[Tensor, Tensor]:
+        if self.pairs is not None:
+            return self.pairs[0].long(), self.pairs[1].long()
+        rows, columns = self.gradient_vectors.shape[1], self.input_vectors.shape[1]
+        every = torch.arange(rows * columns, device=self.device)
+        return every // columns, every % columns
 
     @cached_property
     def _kept_diagonal(self) -> Tensor:  # q_T (G, A)
         shape = (self._gradient_vectors.shape[1], self._input_vectors.shape[1])
-        kept = scatter_pairs(self.eigenvalues, *self._indices, shape)
+        kept = scatter_pairs(self.eigenvalues, *self.indices, shape)
         return expanded_diagonal(self._input_vectors, self._gradient_vectors, kept)
 
     @cached_property
@@ -274,7 +280,7 @@ class Inf(LayerPosterior):
     @cached_property
     def _by_column(self) -> tuple[Tensor, list[int], Tensor]:
         """Return the pairs in the order of their columns, where each column's begin, and their (N Λ_T)^(1/2) U_G."""
-        rows, columns = self._indices
+        rows, columns = self.indices
         order = columns.argsort(stable=True)
         counts = columns.bincount(minlength=self._input_vectors.shape[1])
         bounds = [0, *counts.cumsum(0).tolist()]
@@ -303,7 +309,7 @@ class Inf(LayerPosterior):
         """
         self._check_invertible()
         gram = self._rows.gram(
-            self.scale, self._input_vectors, self._gradient_vectors, *self._indices, shared=self._row_shared
+            self.scale, self._input_vectors, self._gradient_vectors, *self.indices, shared=self._row_shared
         )
         lengths = (self.num_data * self.eigenvalues.double()).sqrt()
         values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
@@ -334,11 +340,11 @@ class Inf(LayerPosterior):
     def _gather(self, x: Tensor) -> Tensor:  # (N Λ_T)^(1/2) U_Tᵀ x: (..., G, A) -> (..., K)
         u, v = self._gradient_vectors.T, self._input_vectors
         inner = u @ (x @ v) if v.shape[1] <= u.shape[0] else (u @ x) @ v  # the narrow side first
-        return self._lengths * gather_pairs(inner, *self._indices)
+        return self._lengths * gather_pairs(inner, *self.indices)
 
     def _scatter(self, z: Tensor) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
         u, v = self._gradient_vectors, self._input_vectors.T
-        inner = scatter_pairs(self._lengths * z, *self._indices, (u.shape[1], v.shape[0]))
+        inner = scatter_pairs(self._lengths * z, *self.indices, (u.shape[1], v.shape[0]))
         return (u @ inner) @ v if v.shape[0] <= u.shape[1] else u @ (inner @ v)
 
     def _check_invertible(self) -> None:
