@@ -38,7 +38,11 @@ class Posterior:
             return self.layers[name].sample(count, generator=torch.Generator().manual_seed(by_name[name]))
 
         by_name = dict(zip(self.layers, seeds, strict=True))
-        small = [name for name, layer in self.layers.items() if count * math.prod(layer.noise_shape) < SMALL]
-        drawn = {name: draw(name) for name in self.layers if name not in small}
-        drawn |= zip(small, side_by_side(draw, small), strict=True)
+        sizes = {name: count * math.prod(layer.noise_shape) for name, layer in self.layers.items()}
+        # many layers keep all threads busy, each with one of them; of few, all threads share the large ones
+        many = max(sizes.values()) * torch.get_num_threads() <= sum(sizes.values())
+        alone = [] if many else [name for name in sizes if sizes[name] >= SMALL]
+        together = sorted(sizes.keys() - set(alone), key=lambda name: (-sizes[name], name))
+        drawn = {name: draw(name) for name in alone}
+        drawn |= zip(together, side_by_side(draw, together), strict=True)
         return {name: drawn[name] for name in self.layers}

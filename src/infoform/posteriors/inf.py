@@ -185,8 +185,9 @@ class Inf(LayerPosterior):
         if self._shared is not None and rows.factor is not None:
             taken = rows.middle(y @ rows.factor, 0)  # (..., G, p)
             inner = inner - u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
-        picked = self._lengths * gather_pairs(inner, *self.indices)
-        kept = u @ scatter_pairs(self._lengths * self._shrunk(picked), *self.indices, (u.shape[1], v.shape[1]))
+        flat = inner.flatten(-2)
+        shrunk = flat.index_select(-1, self._positions) @ self._half[0] @ self._half[1]
+        kept = u @ torch.zeros_like(flat).index_copy_(-1, self._positions, shrunk).view_as(inner)
         expanded = torch.matmul(kept, v.T, out=None if scratch is y else scratch)
         y.addcmul_(self._scaled_inverse, expanded, value=-1)
         if taken is None or self._shared is None or rows.factor is None:
@@ -316,15 +317,17 @@ class Inf(LayerPosterior):
         log_det = self._rows.log_det() + values.log1p().sum()
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det
 
-    def _shrunk(self, z: Tensor) -> Tensor:  # (..., K)
-        """Return Q diag((1 − (1+k)^(-1/2)) / k) Qᵀ z."""
-        vectors, weighted = self._half
-        return z @ weighted @ vectors.T
+    @cached_property
+    def _half(self) -> tuple[Tensor, Tensor]:  # (K, K) each
+        """Return the factors (N Λ_T)^(1/2) Q diag((1 − (1+k)^(-1/2)) / k) and Qᵀ (N Λ_T)^(1/2)."""
+        vectors, grown, _ = self._spectrum
+        scaled = self._lengths.unsqueeze(1) * vectors
+        return scaled / (grown * (grown + 1)), scaled.T  # written so that nothing cancels as k goes to 0
 
     @cached_property
-    def _half(self) -> tuple[Tensor, Tensor]:  # Q, and Q diag((1 − (1+k)^(-1/2)) / k) (K, K)
-        vectors, grown, _ = self._spectrum
-        return vectors, vectors / (grown * (grown + 1))  # written so that nothing cancels as k goes to 0
+    def _positions(self) -> Tensor:  # (K,): of the kept pairs in a flattened (g, a)
+        rows, columns = self.indices
+        return rows * self._input_vectors.shape[1] + columns
 
     @cached_property
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
