@@ -7,6 +7,7 @@ sum instead. Where τ = 0, weights, and directions, without information are held
 anyone uses it; "linear": with its closed form; "held": with directions held fixed where the data tell less than τ.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ class BandSettings(ToySettings):
     hmc_tree_depth: int = 8  # up to 255 gradients a sample
     bbb_steps: int = 20_000
     few_examples: int = 20  # of the smaller information matrix
+    held_limits: tuple[float, ...] = (2.0, 10.0, 100.0, 300.0)  # times τ; "held" is the first, all are reported
     grid: tuple[float, float, int] = (-6.0, 6.0, 121)
 
 
@@ -104,7 +106,11 @@ def _laplace(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, settings: Ban
         "printed": {label: _printed(unit, label, 1.0, grid, settings) for label in METHODS},
         "summed": {label: _printed(unit, label, len(x), grid, settings) for label in METHODS},
         "equal": {label: _equal(known, label, grid, settings, kind="mc") for label in METHODS},
-        "held": {label: _held(known, label, grid, settings) for label in METHODS},
+        "held": {label: _held(known, label, grid, settings, settings.held_limits[0]) for label in METHODS},
+        "limits": {
+            f"{limit:g}": {label: _held(known, label, grid, settings, limit) for label in METHODS}
+            for limit in settings.held_limits
+        },
         "linear": {label: _equal(known, label, grid, settings, kind="linear") for label in METHODS},
         "covariance": {label: _covariance(_printed_posterior(unit, label, 1.0)) for label in ("OKF", "KFAC")},
         "information": {"few": _information(few), "all": _information(unit)},
@@ -159,19 +165,20 @@ def _printed(
     return _sampled(unit, _printed_posterior(unit, label, num_data), grid, settings, least=0.0)
 
 
-def _held(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings) -> dict[str, Any]:
-    """Return the same at equal hyperparameters, held fixed where the data tell less than the prior: P < 2 τ."""
+def _held(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings, limit: float) -> dict[str, Any]:
+    """Return the same at equal hyperparameters, held fixed where P < limit · τ: at 2, the data tell less than τ."""
     structure, options, _ = METHODS[label]
     posterior = known.posterior(structure=structure, prior_precision=settings.prior_precision, **options)
-    return _sampled(known, posterior, grid, settings, least=2 * settings.prior_precision)
+    return _sampled(known, posterior, grid, settings, least=limit * settings.prior_precision)
 
 
 def _sampled(
     laplace: infoform.Laplace, posterior: Posterior, grid: Tensor, settings: BandSettings, *, least: float
 ) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(settings.seed)
-    deviations, fixed = {}, 0
+    deviations, fixed, lowest = {}, 0, math.inf
     for name, layer in posterior.layers.items():
+        lowest = min(lowest, float(torch.linalg.eigvalsh(layer.dense())[0]))
         root, missing = pseudo_root(layer.dense(), least=least)
         noise = torch.randn(settings.weight_samples, len(root), generator=generator, dtype=root.dtype)
         deviations[name] = (noise @ root.T).reshape(-1, *layer.shape)
@@ -179,7 +186,8 @@ def _sampled(
     weights = laplace.weights(deviations)
     with torch.no_grad():
         outputs = torch.vmap(lambda one: functional_call(laplace.model, one, (grid,)))(weights)
-    return {"mean": outputs.mean(0).flatten().tolist(), "std": outputs.std(0).flatten().tolist(), "fixed": fixed}
+    mean, std = outputs.mean(0).flatten().tolist(), outputs.std(0).flatten().tolist()
+    return {"mean": mean, "std": std, "fixed": fixed, "lowest": lowest}
 
 
 def pseudo_root(precision: Tensor, *, least: float = 0.0) -> tuple[Tensor, int]:  # (P, P) -> (P, P)
