@@ -12,6 +12,7 @@ from infoform.products import aligned
 from infoform.statistics import Sums
 
 CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
+KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer
 
 
 class Intake:
@@ -80,7 +81,8 @@ class Intake:
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
         size = inputs + outputs if self._outer else outputs * inputs + groups * count * inputs
-        self._step = max(1, self._limit // (size * positions.element_size()))
+        limit = self._limit // KEPT_PART if self.keeps else self._limit  # what is kept, is kept for every layer
+        self._step = max(1, limit // (size * positions.element_size()))
         self._seen = sizes
 
 
