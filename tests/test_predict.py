@@ -467,11 +467,15 @@ def test_a_terrible_prior_is_named_once_with_its_remedy() -> None:
     model, x, labels = make_classifier()
     laplace = Laplace(model, "classification", structure="diag").fit([(x, labels)], progress=False)
     laplace.prior_precision = 1e-6
+
+    def predict_often() -> None:
+        for seed in range(10):  # a few networks may agree by chance
+            laplace.predict(x, kind="mc", samples=5, seed=seed)
+
     with pytest.warns(
         UserWarning, match=r"agree with .* on \d+% of the inputs.*tune\(val_loader.*kind='linear'"
     ) as caught:
-        for seed in range(10):  # a few networks may agree by chance
-            laplace.predict(x, kind="mc", samples=5, seed=seed)
+        predict_often()
     assert len(caught) == 1
     assert caught[0].filename == __file__
     laplace.predict(x, kind="mc", samples=5)  # warnings are errors here: the second time it is silent
