@@ -37,7 +37,9 @@ def call_of(module: nn.Module, x: Tensor, g: Tensor) -> Call:
 def rows(limit: int, sizes: list[int], *, single: bool = True, gap: int = 0) -> tuple[Parts, Squares, Tensor, Tensor]:
     module = nn.Linear(3, 2).double()
     parts, squares = Parts(), Squares((2, 4))
-    intake = Intake(layer_of(module), [parts, squares], limit=limit * 6 * 8 * (KEPT_PART if single else 1), single=single)
+    intake = Intake(
+        layer_of(module), [parts, squares], limit=limit * 6 * 8 * (KEPT_PART if single else 1), single=single
+    )
     x, g = torch.randn(sum(sizes), 3, dtype=torch.float64), torch.randn(sum(sizes), 2, dtype=torch.float64)
     index = 0
     for a, b in zip(x.split(sizes), g.split(sizes), strict=True):
