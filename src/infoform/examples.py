@@ -110,12 +110,12 @@ class _Rows:
         assert call.gradients is not None
         if self.count == 0:
             self.start = index
-        room = slice(self.count, min(self.count + part.stop - part.start, len(self._inputs)))
-        size = room.stop - room.start
+        size: int = min(part.stop - part.start, len(self._inputs) - self.count)
+        room = slice(self.count, self.count + size)
         given = slice(part.start, part.start + size)
         self._layer.rule.write_rows(call.module, call.inputs[given], self._inputs[room])
         self._outputs[room] = self._layer.rule.gradients(call.module, call.gradients[given])[0, :, 0]
-        self.count = room.stop
+        self.count += size
         return size
 
     def take(self) -> OuterGradients:

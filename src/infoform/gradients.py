@@ -120,11 +120,11 @@ class OuterGradients(Gradients):
 
     @cached_property
     def _input_energy(self) -> Tensor:  # |a|² (N, 1)
-        return torch.linalg.vector_norm(self.inputs, dim=1, keepdim=True).square_()
+        return _energy(self.inputs)
 
     @cached_property
     def _output_energy(self) -> Tensor:  # |g|² (N, 1)
-        return torch.linalg.vector_norm(self.outputs, dim=1, keepdim=True).square_()
+        return _energy(self.outputs)
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,11 @@ class SharedGradients(Gradients):
 def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their places
     """Whether the weight is used once an example, so that ∇ has rank one."""
     return inputs.shape[0] == 1 and inputs.shape[2] == 1
+
+
+def _energy(rows: Tensor) -> Tensor:  # (N, p) -> (N, 1)
+    length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return length.square_()
 
 
 def _add_squares(total: Tensor, matrices: Tensor) -> None:  # (G, A), (N, G, A)
