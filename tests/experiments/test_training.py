@@ -65,3 +65,9 @@ def test_a_shuffled_loader_gives_every_picture_once_and_augmented() -> None:
     for batch, targets in first:
         for picture, target in zip(batch, targets, strict=True):
             assert y[((x + 1) == picture).flatten(1).all(1)].item() == target
+
+
+def test_the_rate_is_constant_or_falls_to_zero() -> None:
+    constant, falling = Training(3, learning_rate=0.5), Training(3, learning_rate=0.5, cosine=True)
+    assert [constant.rate(share) for share in (0, 0.5, 1)] == [0.5, 0.5, 0.5]
+    assert [falling.rate(share) for share in (0, 0.5, 1)] == pytest.approx([0.5, 0.25, 0])

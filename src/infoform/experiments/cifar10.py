@@ -67,6 +67,7 @@ class CIFAR10(Classification):
                 unknown=5_000,
                 networks=15,
                 epochs=60,
+                cosine=True,
                 samples=100,
                 tuning_samples=30,
                 swag_epochs=20,
@@ -74,7 +75,9 @@ class CIFAR10(Classification):
                 methods=(*METHODS, "swag"),  # MC dropout would be of another network
                 repeated=(*METHODS, "swag"),
             )
-        return ClassificationSettings(train=45_000, epochs=10, methods=(*METHODS, "swag"), repeated=REPEATED)
+        return ClassificationSettings(
+            train=45_000, epochs=10, cosine=True, methods=(*METHODS, "swag"), repeated=REPEATED
+        )
 
     def network(self) -> nn.Module:
         return small_vgg()

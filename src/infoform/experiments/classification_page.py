@@ -22,11 +22,18 @@ COLUMNS = {  # title -> (measure, digits)
 NAMES = {"mc-dropout": "MC dropout", "plain": "plain network", "swa": "SWA", "swag": "SWAG"}
 
 
-def body(name: str, result: Result, *, paper: Mapping[str, tuple[float, float]], targets: Sequence[Target]) -> str:
+def body(
+    name: str,
+    result: Result,
+    *,
+    paper: Mapping[str, tuple[float, float]],
+    targets: Sequence[Target],
+    remarks: str = "",
+) -> str:
     """Return the page; `paper` has ECE and entropy on unknown data of each method of the paper's table."""
     rows = collect(result)
     titled = {
-        "What was run": _sizes(result),
+        "What was run": f"{_sizes(result)}\n\n{remarks}".strip(),
         "By validation": _table(rows, "validation"),
         "By evidence, and by the paper's search": f"{_table(rows, 'evidence')}\n\n{_table(rows, 'search')}",
         "Beside the paper": _paper_table(rows, paper),
@@ -65,7 +72,8 @@ def _sizes(result: Result) -> str:
     losses = [piece["losses"][-1] for key, piece in result.pieces.items() if key.startswith("network")]
     seconds = [piece["training_seconds"] for key, piece in result.pieces.items() if key.startswith("network")]
     return f"""{s["networks"]} networks, each trained for {s["epochs"]} epochs on {s["train"]:,} images by Adam (rate
-{s["learning_rate"]:g}, falling along a cosine; L2 {s["l2"]:g}; batches of {s["batch_size"]}) in
+{s["learning_rate"]:g}, {"falling along a cosine" if s["cosine"] else "constant"}; L2 {s["l2"]:g}; batches of
+{s["batch_size"]}) in
 {mean(seconds) / 60:.0f} minutes of a shared core; last training loss {mean_std(losses)}. The curvature is that of
 {s["curvature"]:,} of those images, counted as N = {s["train"]:,}; τ is chosen on {s["validation"]:,} held-out training
 images with {s["tuning_samples"]} sampled networks. Measured on {s["test"]:,} test images and {s["unknown"]:,} unknown

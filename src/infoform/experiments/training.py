@@ -23,12 +23,17 @@ Augment = Callable[[Tensor], Tensor]  # a batch of scaled pictures -> another of
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained: Adam, its learning rate falling to zero along a cosine."""
+    """How a network is trained: Adam, with a constant learning rate or one that falls to zero along a cosine."""
 
     epochs: int
     batch_size: int = 128
     learning_rate: float = 1e-3
     l2: float = 0.0  # coefficient of ½ |θ|² in the loss
+    cosine: bool = False
+
+    def rate(self, share: float) -> float:
+        """Return the learning rate after this share of the training."""
+        return self.learning_rate * ((1 + math.cos(math.pi * share)) / 2 if self.cosine else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +88,7 @@ def train(
             total = 0.0
             for step, (batch, targets) in enumerate(loader):
                 for group in optimizer.param_groups:
-                    share = (epoch + step / len(loader)) / training.epochs
-                    group["lr"] = training.learning_rate * (1 + math.cos(math.pi * share)) / 2
+                    group["lr"] = training.rate((epoch + step / len(loader)) / training.epochs)
                 loss = functional.cross_entropy(network(batch), targets)
                 optimizer.zero_grad()
                 loss.backward()
