@@ -6,7 +6,7 @@ over fewer networks than the task's others says so and cannot be the best.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 KINDS = ("linear", "mc", "linear-mc")
 TUNING = ("evidence", "validation")
-PRIORS = ("isotropic", "activation")
 COLUMNS = tuple(product(KINDS, TUNING))
 EVIDENCE_RANGE = (1e-6, 1e6)
 CHOICES = ("task", "seed", "structure", "prior", "kind", "tuning")
@@ -24,42 +23,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class About:
-    """What a task was, as predictives.py sets it; the rows do not tell."""
+    """What a task was, as predictives.py keeps it beside the rows."""
 
     what: str
     networks: int
-    structures: int
+    structures: Sequence[str]
     samples: int
-    prior_rank: int
-    grid: tuple[float, float, int]  # smallest and largest τ, and how many
-    kinds: int = 3
-    priors: int = 2
+    precisions: Sequence[float]
+    kinds: Sequence[str]
+    priors: Sequence[str]
 
     @property
     def expected(self) -> int:
-        return self.networks * (self.structures * self.priors * self.kinds * len(TUNING) + 1)
-
-
-def _uci(name: str) -> About:
-    return About(f"UCI {name}, one hidden layer of 50, splits 0 to 2", 3, 5, 30, 8, (1e-3, 1e4, 15))
-
-
-ABOUT = {
-    "digits": About("the demo's CNN on 400 noisy digits; unknown: shuffled pixels", 3, 5, 30, 8, (1e-2, 1e5, 15)),
-    "uci-bostonHousing": _uci("Boston housing"),
-    "uci-concrete": _uci("concrete"),
-    "uci-yacht": _uci("yacht"),
-    "mnist": About(
-        "a LeNet, ten epochs on 10,000 images of MNIST, tested on 1,000; unknown: notMNIST",
-        1,
-        3,
-        10,
-        64,
-        (10.0, 10**4.5, 8),
-        2,
-        3,
-    ),
-}
+        return self.networks * (len(self.structures) * len(self.priors) * len(self.kinds) * len(TUNING) + 1)
 
 
 @dataclass(frozen=True)
@@ -81,12 +57,14 @@ AUROC = Measure("auroc", "AUROC of the entropy", False)
 MEASURES = (NLL, ECE, AUROC)
 
 
-def write_page(rows: Sequence[Row], path: str | Path) -> None:
-    """Write the page for these rows, finished or not."""
-    parts = [_head(rows), "## What the rows say", _tuning_said(rows), _kinds_said(rows), _priors_said(rows)]
+def write_page(results: Mapping[str, Any], path: str | Path) -> None:
+    """Write the page for these results, finished or not."""
+    rows = results["rows"]
+    abouts = {task: About(**settings) for task, settings in results["tasks"].items()}
+    parts = [_head(rows, abouts), "## What the rows say", _tuning_said(rows), _kinds_said(rows), _priors_said(rows)]
     for task in dict.fromkeys(row["choice"]["task"] for row in rows):
         own = [row for row in rows if row["choice"]["task"] == task]
-        parts.append(f"## {task}\n\n{_about(task, own)}")
+        parts.append(f"## {task}\n\n{_about(abouts[task], own)}")
         present = (one for one in MEASURES if any(one.key in row for row in own))
         parts += [f"**{one.name}**, {one.better} is better\n\n{table(own, one)}" for one in present]
     Path(path).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -128,8 +106,8 @@ def show(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.2e}"
 
 
-def _head(rows: Sequence[Row]) -> str:
-    expected = sum(about.expected for about in ABOUT.values())
+def _head(rows: Sequence[Row], abouts: Mapping[str, About]) -> str:
+    expected = sum(about.expected for about in abouts.values())
     state = "" if len(rows) >= expected else f" **The run is not finished: {len(rows)} of {expected} rows.**"
     return (
         "# Structure, prior, kind and tuning, side by side\n\n"
@@ -137,25 +115,23 @@ def _head(rows: Sequence[Row]) -> str:
         f"edit.{state}\n\n"
         "A row is one choice of all four on one trained network. *Validation*: the τ of the smallest NLL of "
         "validation data on a grid, for each kind by itself. *Evidence*: the τ of the largest evidence between "
-        f"{EVIDENCE_RANGE[0]:g} and {EVIDENCE_RANGE[1]:g}; the noise of a regression stays as fitted to the "
-        "residuals. N is the number of training examples, `inf` and `inf-paper` have rank 100, `linear` has the "
-        "probit link. UCI targets are standardised, and their NLL is of that scale. Cells are mean ± standard "
-        "deviation over networks (seeds or splits), the best mean of a table in bold; *(of n)* marks a mean over fewer "
-        "networks than the others. Differences smaller than the deviation tell nothing, and a small ECE tells little "
-        "beside a large NLL: a network that guesses, and says so, is calibrated."
+        f"{EVIDENCE_RANGE[0]:g} and {EVIDENCE_RANGE[1]:g}, and with it the noise of a regression; under "
+        "validation the noise stays as fitted to the residuals. N is the number of training examples, `inf` and "
+        "`inf-paper` have rank 100, the activation prior has 16 shared eigenpairs, `linear` samples its Gaussian "
+        'logits (`link="mc"`, the default). UCI targets are standardised, and their NLL is of that scale. Cells are '
+        "mean ± standard deviation over networks (seeds or splits), the best mean of a table in bold; *(of n)* marks a "
+        "mean over fewer networks than the others. Differences smaller than the deviation tell nothing, and a small "
+        "ECE tells little beside a large NLL: a network that guesses, and says so, is calibrated."
     )
 
 
-def _about(task: str, rows: Sequence[Row]) -> str:
+def _about(about: About, rows: Sequence[Row]) -> str:
     networks = len({row["choice"]["seed"] for row in rows})
-    if task not in ABOUT:
-        return f"Networks: {networks}."
-    about = ABOUT[task]
-    low, high, count = about.grid
+    low, high = min(about.precisions), max(about.precisions)
     found = f"{networks} of {about.networks} networks, {len(rows)} of {about.expected} rows"
     text = (
-        f"{about.what[0].upper()}{about.what[1:]}. {found}. {about.samples} samples, `prior_rank={about.prior_rank}`, "
-        f"{count} values of τ from {low:g} to {high:g}."
+        f"{about.what[0].upper()}{about.what[1:]}. {found}. {about.samples} samples, "
+        f"{len(about.precisions)} values of τ from {low:g} to {high:g}."
     )
     for tuning, (least, greatest) in (("validation", (low, high)), ("evidence", EVIDENCE_RANGE)):
         chosen = [row["prior_precision"] for row in rows if row["choice"].get("tuning") == tuning]
