@@ -25,7 +25,6 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
@@ -50,17 +49,6 @@ class Record:
         """Say something that the user should know, and keep it."""
         self.notes.append(text)
         say(f"note: {text}", style="yellow")
-
-    @contextmanager
-    def waiting(self, text: str) -> Iterator[None]:
-        """Show that something without a bar of its own is at work, and for how long."""
-        shown = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True),
-            transient=True, disable=not self.progress,
-        )  # fmt: skip
-        with shown:
-            shown.add_task(text, total=None)
-            yield
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from infoform.cli.mistakes import Mistake
+from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
 from infoform.cli.record import recorded
 
@@ -40,6 +40,8 @@ def demo(
         raise Mistake(f"the demo needs {', '.join(missing)}, not installed here: pip install 'infoform[demo]'.")
     with recorded(context, output, folder=out) as record:
         tables = sys.stderr if output.json == "-" else sys.stdout
-        with redirect_stdout(tables), record.waiting("a network on digits and six posteriors: about a minute"):
+        if record.progress:
+            say("a network on digits, and six posteriors: about a minute.")
+        with redirect_stdout(tables):
             program.run(DigitsSettings(seed=seed), ToySettings(seed=seed), out=out)
         record.result = json.loads((out / "results.json").read_text())
