@@ -18,9 +18,10 @@ class Parts(Sums):
     def __init__(self) -> None:
         self.parts: list[tuple[int, int]] = []
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         assert isinstance(gradients.positions, Tensor)
-        self.parts.append((index, gradients.positions.shape[1]))
+        assert len(numbers) == gradients.positions.shape[1]
+        self.parts.append((numbers.start, len(numbers)))
 
     def totals(self) -> list[Tensor | None]:
         return []
@@ -43,7 +44,7 @@ def rows(limit: int, sizes: list[int], *, single: bool = True, gap: int = 0) -> 
     x, g = torch.randn(sum(sizes), 3, dtype=torch.float64), torch.randn(sum(sizes), 2, dtype=torch.float64)
     index = 0
     for a, b in zip(x.split(sizes), g.split(sizes), strict=True):
-        intake.add([call_of(module, a, b)], index=index, first=True)
+        intake.add([call_of(module, a, b)], numbers=range(index, index + len(a)), first=True)
         index += len(a) + gap
     intake.release()
     return parts, squares, torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1), g
@@ -74,7 +75,7 @@ def test_patches_and_gradients_stay_within_the_limit() -> None:
     parts = Parts()
     intake = Intake(layer_of(module), [parts], limit=2 * each, single=True)
     call = call_of(module, torch.randn(5, 2, 3, 3).double(), torch.randn(5, 3, 2, 2).double())
-    intake.add([call], index=7, first=True)
+    intake.add([call], numbers=range(7, 7 + len(call.inputs)), first=True)
     assert parts.parts == [(7, 2), (9, 2), (11, 1)]
     assert not intake.keeps
 
@@ -84,7 +85,7 @@ def test_half_precision_is_summed_in_single() -> None:
     squares = Squares((2, 4))
     intake = Intake(layer_of(module), [squares], limit=2**20, single=True)
     x, g = torch.randn(5, 3).bfloat16(), torch.randn(5, 2).bfloat16()
-    intake.add([call_of(module, x, g)], index=0, first=True)
+    intake.add([call_of(module, x, g)], numbers=range(len(x)), first=True)
     intake.release()
     assert squares.squares is not None
     assert squares.squares.dtype == torch.float32

@@ -143,7 +143,7 @@ def test_more_data_adds_to_a_large_layers_prior() -> None:
     assert before is not None
     assert after is not None
     assert torch.equal(after.vectors, before.vectors)
-    weights = part_weights(0, 40, whole=WHOLE_INPUTS)
+    weights = part_weights(range(40), whole=WHOLE_INPUTS)
     rows = torch.cat([x, torch.ones(40, 1, dtype=torch.float64)], 1)
     assert_close(after.diagonal, weights @ rows.square() / weights.sum())
     first = weights[:25] @ (rows[:25] @ before.vectors).square() / weights[:25].sum()

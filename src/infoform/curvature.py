@@ -1,41 +1,20 @@
-"""The curvature of every layer, measured in one or two passes over the data.
+"""The curvature of every layer: what a fit is asked for, and what it returns.
 
-    I = E_n Σ_v vec(∇) vec(∇)ᵀ,    an average over examples, free of prior and data-set size
-
-Pass 1 sums the moments whose eigenvectors are the bases; pass 2 sums what is measured in those bases, and on the
-diagonal. A fit that needs no basis takes one pass. Both passes see the same sampled labels.
+I = E_n Σ_v vec(∇) vec(∇)ᵀ,    an average over examples, free of prior and data-set size
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from infoform.capture import capturing
-from infoform.coverage import Layer
-from infoform.eigenbasis import Eigenbasis, leading_vectors
+from infoform.eigenbasis import Eigenbasis
 from infoform.examples import CHUNK_BYTES
-from infoform.likelihoods import DataSummary, Likelihood
-from infoform.passes import DataPass, check_independence, progress_bar
+from infoform.likelihoods import DataSummary
 from infoform.spectrum import InputSpectrum
-from infoform.statistics import (
-    EXACT_LIMIT,
-    WHOLE_INPUTS,
-    WHOLE_RESIDUAL,
-    Block,
-    GradientFactor,
-    InputEnergy,
-    InputFactor,
-    Moment,
-    ProjectedSquares,
-    Sketch,
-    Squares,
-    Sums,
-    is_sketched,
-    part_weights,
-)
+from infoform.statistics import EXACT_LIMIT, WHOLE_INPUTS, WHOLE_RESIDUAL, part_weights
 
 BASES = ("gradient", "activation")
 
@@ -103,90 +82,6 @@ class Fit:
     curvature: Mapping[str, Curvature]
     summary: DataSummary
     unreached: Mapping[str, str]
-
-
-def fit_curvature(
-    model: nn.Module,
-    loader: Iterable[Any],
-    likelihood: Likelihood,
-    layers: Mapping[str, Layer],
-    *,
-    wanted: Wanted,
-    settings: FitSettings,
-    previous: Fit | None = None,
-    progress: bool = True,
-) -> Fit:
-    """Collect the wanted statistics of all layers, alone or added to a previous fit in the bases of that."""
-    check_independence(model)
-    if settings.basis_data < 1 and (wanted.factors or "activation" in wanted.bases):
-        raise ValueError(
-            f"basis_data below 1 is for gradient bases alone, got {settings.basis_data} for a fit that also collects "
-            "Kronecker factors; leave it out, or use structure='inf' or 'efb' with statistics='needed'."
-        )
-    seen = 0 if previous is None else previous.summary.num_examples
-    passes = 2 if wanted.bases and previous is None else 1
-    if passes > 1 and isinstance(loader, Iterator):  # asking iter() would start workers and draw a seed
-        raise ValueError(
-            "the loader must be one that can be read twice (a DataLoader or a list), got an iterator; "
-            "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
-        )
-    batches = len(loader) if isinstance(loader, Sized) else None
-    with progress_bar(progress) as bar, capturing(model, layers, autocast=settings.autocast) as capture:
-        data = DataPass(
-            capture,
-            loader,
-            likelihood,
-            layers,
-            settings.fisher,
-            settings.fisher_samples,
-            settings.seed,
-            chunk=settings.chunk,
-            seen=seen,
-        )
-        statistics = {name: _Statistics(layer, wanted, settings) for name, layer in layers.items()}
-        for name, before in {} if previous is None else previous.curvature.items():
-            statistics[name].keep(before)
-        part = settings.basis_data if passes > 1 else 1.0
-        summary = data.run(
-            {name: one.first_pass(part < 1) for name, one in statistics.items()},
-            bar(f"pass 1 of {passes}", batches),
-            share=part,
-        )
-        reached = frozenset(data.reached)  # a second pass over more of the data may reach others, too late for a basis
-        unreached = {name: _why_unreached(name in data.called) for name in layers if name not in reached}
-        if len(unreached) == len(layers):
-            raise ValueError(
-                "a gradient must reach at least one layer, and none did "
-                f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
-            )
-        # layers that an earlier fit did not reach get their bases from the data that does
-        fresh = {
-            name: one
-            for name, one in statistics.items()
-            if name in reached and (previous is None or name not in previous.curvature)
-        }
-        if wanted.bases and fresh:
-            if isinstance(loader, Iterator):
-                raise ValueError(
-                    f"layer '{next(iter(fresh))}' is reached for the first time and needs a second pass, and the "
-                    "loader is an iterator; pass list(loader)."
-                )
-            tick = bar("eigenvectors", len(fresh))
-            for one in fresh.values():
-                one.decompose()
-                tick(1)
-            again = data.run(
-                {name: one.second_pass(part < 1) if name in fresh else [] for name, one in statistics.items()},
-                bar("pass 2 of 2", batches),
-            )
-            if part == 1 and again.num_examples != summary.num_examples:
-                raise ValueError(
-                    f"the loader must give the same data in both passes, got {summary.num_examples} examples, then "
-                    f"{again.num_examples}; pass a DataLoader or a list."
-                )
-            summary = again
-    fit = Fit(_finish(statistics, reached, summary, start=seen), summary, unreached)
-    return fit if previous is None else merge_fits(previous, fit)
 
 
 def merge_fits(one: Fit, other: Fit) -> Fit:
@@ -263,121 +158,9 @@ def unpack_curvature(tensors: Mapping[str, Tensor], settings: Mapping[str, Any])
     return Curvature(**{**settings, "shape": tuple(settings["shape"])}, **whole, inputs=inputs, bases=bases)
 
 
-class _Statistics:
-    """The sums of one layer, pass by pass."""
-
-    def __init__(self, layer: Layer, wanted: Wanted, settings: FitSettings) -> None:
-        self._layer = layer
-        self._wanted = wanted
-        self._columns = [kept_columns(size, wanted, settings.basis_size) for size in layer.shape]  # (g, a)
-        factors = wanted.factors or "activation" in wanted.bases
-        size = layer.shape[1]
-        few = wanted.inputs and not factors and size > EXACT_LIMIT
-        self._inputs = InputFactor() if factors or (wanted.inputs and not few) else None
-        self._energy = None
-        if few:
-            self._energy = InputEnergy(size, rank=settings.prior_rank, name=layer.name, seed=settings.seed)
-        self._gradients = GradientFactor() if factors else None
-        self._moments: list[Moment | Sketch] = []  # of outputs and of inputs
-        if "gradient" in wanted.bases:
-            takes = (
-                (lambda one: one.gradient_moment(), lambda one, test: one.gradient_sketch(test)),
-                (lambda one: one.input_moment(), lambda one, test: one.input_sketch(test)),
-            )
-            for size, columns, (whole, part) in zip(layer.shape, self._columns, takes, strict=True):
-                self._moments.append(
-                    Sketch(part, size, columns=columns, name=layer.name, seed=settings.seed)
-                    if is_sketched(size, columns)
-                    else Moment(whole)
-                )
-        self._squares = Squares(layer.shape) if wanted.diagonal else None
-        small = layer.shape[0] * layer.shape[1] <= settings.block_limit
-        self._block = Block() if wanted.block and small else None
-        self._projected: dict[str, ProjectedSquares] = {}
-
-    def keep(self, before: Curvature) -> None:
-        """Measure along the directions found before instead of finding new ones."""
-        if self._energy is not None and before.inputs is not None:
-            name, kept = self._layer.name, before.inputs.vectors
-            self._energy = InputEnergy(len(kept), rank=kept.shape[1], name=name, seed=0, kept=kept)
-        self._moments = []
-        self._projected = {
-            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors)
-            for basis, eigen in before.bases.items()
-        }
-
-    def first_pass(self, part: bool) -> Sequence[Sums]:
-        """Return what the first pass sums; of a part of the data, what the bases need alone."""
-        if part:
-            return self._moments
-        moments = [self._inputs, self._energy, self._gradients, *self._moments]
-        measured = [self._squares, self._block, *self._projected.values()]
-        return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
-
-    def decompose(self) -> None:
-        """Turn the moments of the first pass into bases."""
-        name, (rows, columns) = self._layer.name, self._columns
-        if self._moments:
-            of_gradients, of_inputs = self._moments
-            self._moments = []  # two of the largest tensors of a fit: freed as soon as they are used
-            gradient_vectors = of_gradients.vectors(columns=rows, name=name)
-            del of_gradients
-            input_vectors = of_inputs.vectors(columns=columns, name=name)
-            self._projected["gradient"] = ProjectedSquares(input_vectors, gradient_vectors)
-        if "activation" in self._wanted.bases and self._inputs is not None and self._gradients is not None:
-            assert self._inputs.factor is not None
-            assert self._gradients.factor is not None
-            self._projected["activation"] = ProjectedSquares(
-                leading_vectors(self._inputs.factor, columns=columns, name=name),
-                leading_vectors(self._gradients.factor, columns=rows, name=name),
-            )
-        if not self._wanted.factors:
-            self._gradients = None
-            self._inputs = self._inputs if self._wanted.inputs else None
-
-    def second_pass(self, all_of_it: bool) -> Sequence[Sums]:
-        """Return what the second pass sums; also the rest of the first, where that saw a part of the data."""
-        rest = [self._inputs, self._energy] if all_of_it else []
-        return _given([*rest, self._squares, self._block, *self._projected.values()])
-
-    def finish(self, examples: int, start: int) -> Curvature:
-        """Return the averages over the examples from number `start` on."""
-
-        def average(total: Tensor | None, count: float = examples) -> Tensor | None:
-            return None if total is None else total.div_(count).contiguous()
-
-        weight = float(part_weights(start, examples, whole=WHOLE_RESIDUAL).sum())
-
-        bases = {}
-        for basis, sums in self._projected.items():
-            eigenvalues = average(sums.eigenvalues)
-            assert eigenvalues is not None
-            residual = average(sums.residual, max(1.0, weight))
-            residual = None if residual is None else residual.clamp_min_(0)  # a sum of squares, but for rounding
-            bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, residual)
-        inputs, gradients = self._inputs, self._gradients
-        return Curvature(
-            name=self._layer.name,
-            shape=self._layer.shape,
-            positions=None if inputs is None else inputs.positions / examples,
-            input_factor=None if inputs is None else average(inputs.factor),
-            inputs=None if self._energy is None else self._energy.spectrum(start, examples),
-            gradient_factor=None if gradients is None else average(gradients.factor),
-            diagonal=None if self._squares is None else average(self._squares.squares),
-            bases=bases,
-            block=None if self._block is None else average(self._block.block),
-        )
-
-
 def _part_share(first: int, total: int, *, whole: int) -> float:
-    weights = part_weights(0, total, whole=whole)
+    weights = part_weights(range(total), whole=whole)
     return float(weights[first:].sum() / weights.sum())
-
-
-def _finish(
-    statistics: Mapping[str, _Statistics], reached: frozenset[str], summary: DataSummary, *, start: int
-) -> dict[str, Curvature]:
-    return {name: one.finish(summary.num_examples, start) for name, one in statistics.items() if name in reached}
 
 
 def kept_columns(size: int, wanted: Wanted, basis_size: int | str | None) -> int:
@@ -392,13 +175,3 @@ def kept_columns(size: int, wanted: Wanted, basis_size: int | str | None) -> int
 def _most(columns: Iterable[int | None]) -> int | None:
     given = list(columns)
     return None if None in given else max((one for one in given if one is not None), default=None)
-
-
-def _given(sums: Sequence[Sums | None]) -> list[Sums]:
-    return [one for one in sums if one is not None]
-
-
-def _why_unreached(called: bool) -> str:
-    if called:
-        return "no gradient reached it during the fit: its output does not influence the model's outputs"
-    return "its forward was never called during the fit"

@@ -1,6 +1,6 @@
 """From a layer's calls in backward passes to its sums: as many examples at a time as a processor's cache holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -34,40 +34,50 @@ class Intake:
         """Whether gradients are kept over batches, and may not be in the sums yet."""
         return self._outer and self._single
 
-    def add(self, calls: list[Call], *, index: int, first: bool) -> None:
-        """Add one backward pass; `index` is the number of its first example, `first` as in `Sums.add`."""
+    def add(self, calls: list[Call], *, numbers: range, first: bool) -> None:
+        """Add one backward pass; the numbers of its examples, and `first`, are as in `Sums.add`."""
         if not self._sums:
             return
         self._measure(calls)
         if self.keeps:
-            self._keep(calls[0], index)
+            self._keep(calls[0], numbers)
             return
         for start in range(0, len(calls[0].inputs), self._step):
-            gradients = _form(self._layer, calls, slice(start, start + self._step))
-            self._add(gradients, index + start, first)
+            part = slice(start, start + self._step)
+            self._add(_form(self._layer, calls, part), numbers[part], first)
 
     def release(self) -> None:
         """Add what was kept."""
         if self._kept is not None and self._kept.count:
-            self._add(self._kept.take(), self._kept.start, True)
+            numbers = self._kept.numbers
+            self._add(self._kept.take(), numbers, True)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what is kept and in no sum yet, so that another object can go on from here after a batch."""
+        return self._kept.state() if self._kept is not None and self._kept.count else {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what another object had kept."""
+        if state:
+            self._kept = _Rows.restored(self._layer, state)
 
     def is_finite(self) -> bool:
         """Whether everything added so far was finite and the sums did not overflow."""
         return all(one.is_finite() for one in self._sums)
 
-    def _add(self, gradients: Gradients, index: int, first: bool) -> None:
+    def _add(self, gradients: Gradients, numbers: range, first: bool) -> None:
         for one in self._sums:
-            one.add(gradients, index=index, first=first)
+            one.add(gradients, numbers=numbers, first=first)
 
-    def _keep(self, call: Call, index: int) -> None:
+    def _keep(self, call: Call, numbers: range) -> None:
         if self._kept is None or not self._kept.fits(call):
             self.release()
-            self._kept = _Rows(self._layer, call, self._step)
-        if index != self._kept.start + self._kept.count:  # batches were left out
+            self._kept = _Rows(self._layer, call.inputs[:0], self._step)
+        if not self._kept.continues(numbers):  # batches were left out
             self.release()
         done, size = 0, len(call.inputs)
         while done < size:
-            done += self._kept.write(call, slice(done, size), index + done)
+            done += self._kept.write(call, slice(done, size), numbers[done:])
             if self._kept.full:
                 self.release()
 
@@ -89,27 +99,34 @@ class Intake:
 class _Rows:
     """Rank-one gradients g aᵀ of up to `capacity` examples, as rows of two matrices."""
 
-    def __init__(self, layer: Layer, call: Call, capacity: int) -> None:
+    def __init__(self, layer: Layer, given: Tensor, capacity: int) -> None:
         outputs, inputs = layer.shape
-        like = call.inputs.new_empty(0, dtype=_wide(call.inputs.dtype))
-        self._layer, self._dtype = layer, call.inputs.dtype
+        like = given.new_empty(0, dtype=_wide(given.dtype))
+        self._layer, self._dtype = layer, given.dtype
         self._inputs = aligned(like, capacity, inputs)
         self._outputs = aligned(like, capacity, outputs)
         self.count = 0
-        self.start = 0  # number of the first example
+        self._start, self._stride = 0, 1  # number of the first example, and from one to the next
 
     @property
     def full(self) -> bool:
         return self.count == len(self._inputs)
 
+    @property
+    def numbers(self) -> range:
+        return range(self._start, self._start + self.count * self._stride, self._stride)
+
     def fits(self, call: Call) -> bool:
         return call.inputs.dtype == self._dtype and call.inputs.device == self._inputs.device
 
-    def write(self, call: Call, part: slice, index: int) -> int:
+    def continues(self, numbers: range) -> bool:
+        return numbers.start == self._start + self.count * self._stride and numbers.step == self._stride
+
+    def write(self, call: Call, part: slice, numbers: range) -> int:
         """Write as many of these examples as there is room for, and return how many."""
         assert call.gradients is not None
         if self.count == 0:
-            self.start = index
+            self._start, self._stride = numbers.start, numbers.step
         size: int = min(part.stop - part.start, len(self._inputs) - self.count)
         room = slice(self.count, self.count + size)
         given = slice(part.start, part.start + size)
@@ -122,6 +139,23 @@ class _Rows:
         """Return what is here, and forget it; to be used before anything else is written."""
         count, self.count = self.count, 0
         return OuterGradients(self._inputs[:count], self._outputs[:count])
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            "inputs": self._inputs[: self.count],
+            "outputs": self._outputs[: self.count],
+            "layout": torch.tensor([len(self._inputs), self._start, self._stride]),
+            "given": self._inputs.new_empty(0, dtype=self._dtype),
+        }
+
+    @classmethod
+    def restored(cls, layer: Layer, state: Mapping[str, Tensor]) -> "_Rows":
+        capacity, start, stride = state["layout"].tolist()
+        rows = cls(layer, state["given"], capacity)
+        rows.count, rows._start, rows._stride = len(state["inputs"]), start, stride
+        rows._inputs[: rows.count] = state["inputs"]
+        rows._outputs[: rows.count] = state["outputs"]
+        return rows
 
 
 def _form(layer: Layer, calls: list[Call], part: slice) -> Gradients:

@@ -2,28 +2,32 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DistributedSampler
 
 from infoform import storage
 from infoform.archive import Archive, pack, unpack
 from infoform.batches import device_of, read_inputs
+from infoform.checkpoint import Checkpoint
 from infoform.coverage import Coverage, describe, find_layers
-from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted, fit_curvature
+from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted
 from infoform.defaults import default_prior
+from infoform.distributed import Processes, distributed_sampler, unwrap
 from infoform.evidence import log_evidence
+from infoform.fitting import fit_curvature
 from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.passes import progress_bar
 from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, LayerPosterior
 from infoform.predict import How, Predictor, sampling_trouble
-from infoform.prediction import Prediction
+from infoform.prediction import Prediction, join_predictions
 from infoform.priors import LayerPrior, Prior, get_prior
 from infoform.randomness import isolated
 from infoform.search import OBJECTIVES, Search, Trial, best_trial
@@ -71,6 +75,7 @@ class Laplace:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+        model = unwrap(model)
         self.settings = Settings(
             structure=structure,
             rank=rank,
@@ -104,11 +109,22 @@ class Laplace:
         self._warned = False
         self.trials: list[Trial] = []
 
-    def fit(self, loader: Iterable[Any], *, update: bool = False, progress: bool = True) -> "Laplace":
+    def fit(
+        self,
+        loader: Iterable[Any],
+        *,
+        update: bool = False,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        progress: bool = True,
+    ) -> "Laplace":
         """Measure the curvature on the loader's data: (input, target) tuples, dicts, or inputs alone.
 
         Dropout is off and batch-norm in evaluation mode, whatever mode the model is in; afterwards all is as found.
         `update=True` adds the data to what was fitted before, in the basis found then: information adds up.
+        `checkpoint` is a folder in which the fit writes its sums every so many seconds; started again with the same
+        arguments after it was killed or stopped by Ctrl-C, it goes on from there, and removes the file when it is done.
+        Where torch.distributed is initialised, all processes fit together, each with its own part of the data.
         """
         structure, options = self.settings.resolve(None, {})
         wanted = EVERYTHING if self.settings.statistics == "all" else STRUCTURES[structure].wanted(options)
@@ -123,6 +139,7 @@ class Laplace:
             wanted=wanted | Wanted(inputs=self.prior.needs_inputs),
             settings=self.settings.for_fit(),
             previous=previous,
+            checkpoint=None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             progress=progress,
         )
         noise = self.likelihood.fitted_noise(fit.summary)
@@ -242,13 +259,13 @@ class Laplace:
             },
         )
         with isolated(seed, loader=val_loader):
-            batches = list(val_loader)
+            batches, sampler = list(val_loader), distributed_sampler(val_loader)
 
         def score(count: float, tau: float) -> dict[str, float]:
             from infoform.metrics import evaluate
 
             predictor = self._predictor(self.posterior(prior_precision=tau, num_data=count))
-            prediction, targets = predictor.predict_all(batches, how, noise=self.noise)
+            prediction, targets = self._predict_all(predictor, batches, how, sampler, gather=sampler is not None)
             if targets is None:
                 raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
             if not bool(prediction.value.isfinite().all()):
@@ -314,16 +331,22 @@ class Laplace:
         link: str = "mc",
         seed: int | None = None,
         posterior: Posterior | None = None,
+        gather: bool | None = None,
         progress: bool = True,
     ) -> tuple[Prediction, Tensor | None]:
         """Return one prediction for all of a loader's data, and its targets where it gives any.
 
-        Every batch sees the same sampled networks. `prediction.columns()` makes a table of it.
+        Every batch sees the same sampled networks. `prediction.columns()` makes a table of it. With `gather`, each
+        process of torch.distributed predicts its part, and all return the whole; done where the loader has a
+        DistributedSampler, if not said otherwise.
         """
         how = How(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
             tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
-            prediction, targets = self._predictor(posterior).predict_all(loader, how, noise=self.noise, tick=tick)
+            sampler = distributed_sampler(loader)
+            gather = sampler is not None if gather is None else gather
+            predictor = self._predictor(posterior)
+            prediction, targets = self._predict_all(predictor, loader, how, sampler, gather=gather, tick=tick)
         self._warn(kind, prediction, targets)
         return prediction, targets
 
@@ -346,8 +369,13 @@ class Laplace:
         return describe(self.model, self.layers, fixed, structures)
 
     def save(self, path: str | PathLike[str], *, curvature: bool = False) -> None:
-        """Write the posterior to a safetensors file; with `curvature=True` also all that was measured."""
+        """Write the posterior to a safetensors file; with `curvature=True` also all that was measured.
+
+        Of several processes of torch.distributed, which hold the same, the first one writes.
+        """
         fit = self._fitted()
+        if Processes.running().rank > 0:
+            return
         if curvature and not fit.curvature:
             raise ValueError("the curvature is not here to be saved: this posterior was loaded from a file without it.")
         assert self.num_data is not None
@@ -373,6 +401,7 @@ class Laplace:
         `strict=False` accepts a model with the same parameters but other values (one cast to another dtype, say);
         `likelihood` is needed only where the saved one is not among infoform's own.
         """
+        model = unwrap(model)
         tensors, saved = storage.read_file(path, device=device_of(model))
         storage.check_fingerprint(saved["fingerprint"], model, strict=strict)
         archive = unpack(tensors, saved, likelihood)
@@ -385,6 +414,25 @@ class Laplace:
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
+
+    def _predict_all(
+        self,
+        predictor: Predictor,
+        loader: Iterable[Any],
+        how: How,
+        sampler: DistributedSampler[Any] | None,
+        *,
+        gather: bool,
+        tick: Callable[[int], None] | None = None,
+    ) -> tuple[Prediction, Tensor | None]:
+        processes = Processes.running() if gather else Processes()
+        with processes.together():
+            parts, targets = predictor.predict_parts(loader, how, noise=self.noise, tick=tick)
+            own = join_predictions(parts) if parts else None
+            every = processes.join(own, targets, processes.dealt(sampler))
+            if every is None:
+                raise ValueError("the loader gave no examples to predict.")
+        return every
 
     def _tune_by_evidence(self, per_layer: bool) -> None:
         fit = self._fitted()
@@ -497,6 +545,11 @@ class Laplace:
 
 
 load = Laplace.load
+
+
+def _checkpoint(folder: str | PathLike[str], every: float) -> Checkpoint:
+    processes = Processes.running()
+    return Checkpoint(folder, every=every, process=processes.rank, processes=processes.count)
 
 
 def _key(structure: str, options: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -11,9 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.batches import Batch, batch_size, device_of, read_batch
+from infoform.batches import Batch, batch_size, device_of, read_batch, split_batch
 from infoform.capture import Call, Capture
+from infoform.checkpoint import folded, under
 from infoform.coverage import Layer
+from infoform.distributed import Shard
 from infoform.examples import CHUNK_BYTES, Intake
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
@@ -21,8 +23,24 @@ from infoform.statistics import Sums
 
 
 @dataclass
+class Tally:
+    """How far a pass has come, and what it knows of the data besides the sums."""
+
+    batches: int = 0
+    examples: int = 0
+    num_outputs: int = 0
+    log_likelihood: float = 0.0
+    labelled: bool = True
+    digest: int = 0  # of all batches, where the fit keeps checkpoints
+    opening: int | None = None  # digest of the first batch
+
+    def summary(self) -> DataSummary:
+        return DataSummary(self.examples, self.num_outputs, self.log_likelihood if self.labelled else None)
+
+
+@dataclass
 class DataPass:
-    """Everything that stays the same from pass to pass."""
+    """Everything that stays the same from pass to pass, and how far the present one has come."""
 
     capture: Capture
     loader: Iterable[Any]
@@ -33,64 +51,137 @@ class DataPass:
     seed: int
     chunk: int = CHUNK_BYTES  # of patches and per-example gradients held at a time
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
-    index: int = 0  # number of the batch's first example, earlier fits included
+    shard: Shard = field(default_factory=Shard)  # this process' part of the data
+    between: Callable[[bool], None] | None = None  # called after every batch where the fit keeps checkpoints; last?
     checked: bool = False  # whether all data were seen to be finite in an earlier pass
+    tally: Tally = field(default_factory=Tally)
+    numbers: range = range(0)  # of the batch's examples, earlier fits included
     intakes: dict[str, Intake] = field(default_factory=dict)  # of this pass
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
+    _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
+    _stream: UniformStream | None = None
+    _drawn: int = 0  # examples whose random numbers the stream has given
 
-    def run(
-        self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0
-    ) -> DataSummary:
+    def run(self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0) -> Tally:
         """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it."""
-        device = device_of(self.capture.model)
         single = self.fisher != "exact" and self.fisher_samples == 1
         self.intakes = {
             name: Intake(self.layers[name], own, limit=self.chunk, single=single) for name, own in sums.items()
         }
-        examples, num_outputs, log_likelihood = 0, 0, 0.0
-        stream, labelled = None, True
+        for name, state in self._kept.items():
+            self.intakes[name].restore(state)
+        self._kept, self._stream = {}, None
         with isolated(self.seed, loader=self.loader):
-            for index, raw in enumerate(self.loader):
-                batch = read_batch(raw, device)
-                if math.ceil((index + 1) * share) == math.ceil(index * share):
-                    examples += batch_size(batch)
-                    if stream is not None:
-                        stream.take(batch_size(batch))  # both passes see the same sampled labels
-                    tick(0)
-                    continue
-                try:
-                    outputs, targets = self._forward(batch)
-                    size, num_outputs = outputs.shape
-                    if size == 0:
-                        continue
-                    if stream is None:
-                        width = self.likelihood.noise_width(num_outputs)
-                        stream = UniformStream(self.seed, (self.fisher_samples, width))
-                        stream.take(self.seen)
-                    self.index = self.seen + examples
-                    self._backward(outputs, targets, stream.take(size).to(device))
-                except (ValueError, TypeError) as error:
-                    raise type(error)(f"in batch {index}: {error}") from error
-                if targets is None:
-                    labelled = False
-                else:
-                    # in float64: the fitted noise is a small difference of this sum and a constant
-                    exact = targets.double() if targets.is_floating_point() else targets
-                    log_likelihood += float(self.likelihood.log_prob(outputs.detach().double(), exact).sum())
-                examples += size
-                tick(size)
+            for raw in self._unread(tick):
+                batches = self.tally.batches
+                tick(self._take(raw, used=math.ceil((batches + 1) * share) > math.ceil(batches * share)))
+                self.tally.batches += 1
+                if self.between is not None:
+                    self.between(False)
+            if self.between is not None:
+                self.between(True)
             for name, intake in self.intakes.items():
                 intake.release()
                 if not intake.is_finite():
                     raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
             self.intakes = {}
             self.checked = share == 1
-        if examples == 0:
+        tally, self.tally = self.tally, Tally()
+        if self.shard.count is not None and tally.examples != self.shard.count:
             raise ValueError(
-                "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
+                f"the loader must give as many examples each time, got {self.shard.count} when they were counted, then "
+                f"{tally.examples}; use a collate function that leaves none out."
             )
-        return DataSummary(examples, num_outputs, log_likelihood if labelled else None)
+        return tally
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return all that another object needs to go on after this batch, except for the sums."""
+        kept = {f"kept/{name}..{key}": one for name, own in self.intakes.items() for key, one in own.state().items()}
+        called, reached = sorted(self.called), sorted(self.reached)
+        return kept, {"tally": asdict(self.tally), "called": called, "reached": reached, "checked": self.checked}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Go on where another object was; `run` then reads, and leaves out, what that had read."""
+        self.tally, self.checked = Tally(**values["tally"]), values["checked"]
+        self.called, self.reached = set(values["called"]), set(values["reached"])
+        kept = {name: under(tensors, f"kept/{name}..") for name in self.layers}
+        self._kept = {name: state for name, state in kept.items() if state}
+
+    def _unread(self, tick: Callable[[int], None]) -> Iterator[Any]:
+        """Yield the batches that have not been read before, and take care that the others are the same as then."""
+        done, digest, count = self.tally.batches, 0, 0
+        batches = iter(self.loader)
+        while True:
+            try:
+                raw = next(batches)
+            except StopIteration:
+                break
+            except Exception:
+                if self.between is not None and count >= done:
+                    self.between(False)  # Ctrl-C ends a loader's workers, too
+                raise
+            digest = folded(raw, digest) if self.between is not None else 0
+            if count == 0:
+                self.tally.opening = folded(raw, 0)
+            count += 1
+            if count > done:
+                self.tally.digest = digest
+                yield raw
+                continue
+            tick(0)
+            if count == done and digest != self.tally.digest:
+                raise ValueError(
+                    f"the loader must give the same data as before the fit was stopped, and its first {done} batches "
+                    "are others now; use one whose order is reproducible (no time or outside randomness in it), or "
+                    "delete the checkpoint to start again."
+                )
+        if count < done:
+            raise ValueError(
+                f"the loader must give the same data as before the fit was stopped, at least {done} batches, "
+                f"got {count}; give it all of the data, or delete the checkpoint to start again."
+            )
+
+    def _take(self, raw: Any, *, used: bool) -> int:
+        """Add one batch to the sums, or only count its examples, and return how many were added."""
+        device, tally = device_of(self.capture.model), self.tally
+        batch = read_batch(raw, device)
+        if self.shard.total is not None:
+            fresh = len(self.shard.numbers(tally.examples, batch_size(batch)))
+            batch = next(split_batch(batch, max(1, fresh)))
+            if fresh == 0:
+                return 0
+        if not used:
+            tally.examples += batch_size(batch)
+            return 0
+        try:
+            outputs, targets = self._forward(batch)
+            size, tally.num_outputs = outputs.shape
+            if size == 0:
+                return 0
+            own = self.shard.numbers(tally.examples, size)
+            self.numbers = range(self.seen + own.start, self.seen + own.stop, own.step)
+            self._backward(outputs, targets, self._uniforms().to(device))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"in batch {tally.batches}: {error}") from error
+        if targets is None:
+            tally.labelled = False
+        else:
+            # in float64: the fitted noise is a small difference of this sum and a constant
+            exact = targets.double() if targets.is_floating_point() else targets
+            tally.log_likelihood += float(self.likelihood.log_prob(outputs.detach().double(), exact).sum())
+        tally.examples += size
+        return int(size)
+
+    def _uniforms(self) -> Tensor:  # (N, V, noise_width)
+        """Return the random numbers of the batch's examples, which do not depend on what else was read before."""
+        if self._stream is None:
+            width = self.likelihood.noise_width(self.tally.num_outputs)
+            self._stream, self._drawn = UniformStream(self.seed, (self.fisher_samples, width)), 0
+        self._stream.skip(self.numbers.start - self._drawn)
+        drawn = self._stream.take(self.numbers[-1] + 1 - self.numbers.start)
+        self._drawn = self.numbers[-1] + 1
+        return drawn[:: self.numbers.step]
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         for x in () if self.checked else batch.tensors():
@@ -131,7 +222,7 @@ class DataPass:
 
     def _add(self, name: str, calls: list[Call], first: bool) -> None:
         intake = self.intakes[name]
-        intake.add(calls, index=self.index, first=first)
+        intake.add(calls, numbers=self.numbers, first=first)
         # one example that is not finite spoils the sums, which are smaller than a shared layer's inputs
         if not (self.checked or all(map(_is_finite, calls)) if intake.keeps else intake.is_finite()):
             what = "gradients" if all(_all_finite(call.inputs) for call in calls) else "inputs"

@@ -25,7 +25,7 @@ from infoform.gradients import is_outer
 from infoform.likelihoods import LINKS, Likelihood
 from infoform.posterior import Posterior
 from infoform.posteriors import LayerPosterior
-from infoform.prediction import Prediction, join_predictions
+from infoform.prediction import Prediction
 from infoform.randomness import isolated
 from infoform.settings import check_choice, check_whole
 
@@ -71,10 +71,10 @@ class Predictor:
         drawn = self.sampled_outputs(batch, samples=how.samples, generator=generator, linear=how.kind == "linear-mc")
         return self.likelihood.from_samples(drawn, self.outputs(batch), noise=noise)
 
-    def predict_all(
+    def predict_parts(
         self, loader: Iterable[Any], how: How, *, noise: float | None, tick: Callable[[int], None] | None = None
-    ) -> tuple[Prediction, Tensor | None]:
-        """Return one prediction for all of a loader's data, and its targets where every batch has them."""
+    ) -> tuple[list[Prediction], Tensor | None]:
+        """Return the predictions of a loader's batches, and all targets where every batch has them."""
         device = device_of(self.model)
         parts, targets = [], []
         with isolated(how.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
@@ -85,9 +85,7 @@ class Predictor:
                     targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
                 if tick is not None:
                     tick(len(parts[-1]))
-        if not parts:
-            raise ValueError("the loader gave no examples to predict.")
-        return join_predictions(parts), torch.cat(targets) if len(targets) == len(parts) else None
+        return parts, torch.cat(targets) if parts and len(targets) == len(parts) else None
 
     def outputs(self, batch: Batch) -> Tensor:  # -> (N, C)
         """Return the trained network's own outputs."""

@@ -72,6 +72,11 @@ class UniformStream:
         self._left = numbers[count:]
         return numbers[:count]
 
+    def skip(self, count: int) -> None:
+        """Leave out the numbers of the next `count` examples, however many."""
+        for start in range(0, count, BLOCK):
+            self.take(min(BLOCK, count - start))
+
 
 def _generators(loader: object) -> list[torch.Generator]:
     """Return the generators that a DataLoader or its samplers draw from, each once."""

@@ -1,7 +1,8 @@
 """Running sums over examples from which a layer's curvature is made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,9 +27,11 @@ def is_sketched(size: int, columns: int) -> bool:
 class Sums(ABC):
     """Statistics of one layer, summed over the examples seen so far."""
 
+    summed: ClassVar[tuple[str, ...]]  # the attributes that add up over examples: tensors, or None so far, and numbers
+
     @abstractmethod
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
-        """Add some examples, the first of which is number `index`; `first` for the first of their Fisher vectors."""
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+        """Add some examples, which have these numbers; `first` for the first of their Fisher vectors."""
 
     @abstractmethod
     def totals(self) -> list[Tensor | None]:
@@ -40,15 +43,28 @@ class Sums(ABC):
             bool((total[0].sum() + total[:, 0].sum()).isfinite()) for total in self.totals() if total is not None
         )
 
+    def state(self) -> dict[str, Tensor]:
+        """Return what has been summed, by attribute; the tensors themselves, not copies."""
+        given = {name: getattr(self, name) for name in self.summed}
+        return {name: torch.as_tensor(value) for name, value in given.items() if value is not None}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what another object of this kind had summed."""
+        for name in self.summed:
+            if name in state:
+                setattr(self, name, state[name] if state[name].dim() else state[name].item())
+
 
 class InputFactor(Sums):
     """Σ_s a aᵀ: one Kronecker factor, one moment of the activation basis, and what the activation prior knows."""
+
+    summed = ("factor", "positions")
 
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (A, A)
         self.positions = 0
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         if first:  # inputs do not depend on the Fisher vector
             groups, examples, positions, _ = gradients.patches.shape
             patches = gradients.patches.flatten(0, 1)
@@ -66,6 +82,8 @@ class InputEnergy(Sums):
     Inputs vary little from example to example beside gradients, so that a part of the examples tells enough.
     """
 
+    summed = ("diagonal", "along")
+
     def __init__(self, size: int, *, rank: int, name: str, seed: int, kept: Tensor | None = None) -> None:
         self._name, self._rank, self._kept = name, rank, kept
         width = min(size, rank + OVERSAMPLING) if rank else 0
@@ -73,8 +91,8 @@ class InputEnergy(Sums):
         self.diagonal: Tensor | None = None  # (A,)
         self.along: Tensor | None = None  # Σ_s a aᵀ Ω (A, c), or Σ_s (a w)² (p,)
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
-        weights = part_weights(index, gradients.positions.shape[1], whole=WHOLE_INPUTS).to(gradients.positions)
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+        weights = part_weights(numbers, whole=WHOLE_INPUTS).to(gradients.positions)
         if not first or (self.diagonal is not None and not bool(weights.any())):
             return
         self._columns = self._columns.to(weights)
@@ -90,27 +108,29 @@ class InputEnergy(Sums):
     def totals(self) -> list[Tensor | None]:
         return [None if self.diagonal is None else self.diagonal.unsqueeze(0)]
 
-    def spectrum(self, start: int, examples: int) -> InputSpectrum | None:
-        """Return the averages over all examples, from number `start` on."""
+    def spectrum(self, numbers: range) -> InputSpectrum | None:
+        """Return the averages over all examples, which have these numbers."""
         if self.diagonal is None or self.along is None:
             return None
-        count = max(1.0, float(part_weights(start, examples, whole=WHOLE_INPUTS).sum()))
+        count = max(1.0, float(part_weights(numbers, whole=WHOLE_INPUTS).sum()))
         diagonal, along = self.diagonal / count, self.along / count
         if self._kept is not None:
             return InputSpectrum(diagonal, self._kept, along)
         if self._rank == 0:
             return InputSpectrum(diagonal, along, along.new_zeros(0))
-        values, vectors = nystrom(along, self._columns, columns=self._rank, name=self._name)
+        values, vectors = nystrom(along, self._columns.to(along), columns=self._rank, name=self._name)
         return InputSpectrum(diagonal, vectors, values)
 
 
 class GradientFactor(Sums):
     """Σ_v,s g gᵀ: the other Kronecker factor, and the other moment of the activation basis."""
 
+    summed = ("factor",)
+
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (G, G)
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         positions = gradients.positions.permute(1, 0, 3, 2).flatten(1, 2).mT  # (N, S, G)
         self.factor = _added(self.factor, summed_products(positions, positions))
 
@@ -121,11 +141,13 @@ class GradientFactor(Sums):
 class Moment(Sums):
     """Σ_v ∇ᵀ∇ or Σ_v ∇∇ᵀ whole: all of its eigenvectors."""
 
+    summed = ("moment",)
+
     def __init__(self, take: Callable[[Gradients], Tensor]) -> None:
         self._take = take
         self.moment: Tensor | None = None  # (n, n)
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         self.moment = _added(self.moment, self._take(gradients))
 
     def totals(self) -> list[Tensor | None]:
@@ -139,6 +161,8 @@ class Moment(Sums):
 class Sketch(Sums):
     """Σ_v ∇ᵀ∇ Ω or Σ_v ∇∇ᵀ Ω: the leading eigenvectors of a moment that is too large to be summed whole."""
 
+    summed = ("sketch",)
+
     def __init__(
         self, take: Callable[[Gradients, Tensor], Tensor], size: int, *, columns: int, name: str, seed: int
     ) -> None:
@@ -146,7 +170,7 @@ class Sketch(Sums):
         self._test = random_columns(size, columns=min(size, columns + OVERSAMPLING), name=name, seed=seed)
         self.sketch: Tensor | None = None  # (n, c)
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         self._test = self._test.to(gradients.positions)
         self.sketch = _added(self.sketch, self._take(gradients, self._test))
 
@@ -156,17 +180,19 @@ class Sketch(Sums):
     def vectors(self, *, columns: int | None, name: str) -> Tensor:  # (n, columns)
         assert self.sketch is not None
         assert columns is not None
-        return nystrom(self.sketch, self._test, columns=columns, name=name)[1]
+        return nystrom(self.sketch, self._test.to(self.sketch), columns=columns, name=name)[1]
 
 
 class Squares(Sums):
     """Σ_v ∇²: the exact diagonal."""
 
+    summed = ("squares",)
+
     def __init__(self, shape: tuple[int, int]) -> None:
         self._shape = shape
         self.squares: Tensor | None = None  # (G, A)
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         if self.squares is None:
             self.squares = aligned(gradients.positions, *self._shape).zero_()
         gradients.add_squares(self.squares)
@@ -181,6 +207,8 @@ class ProjectedSquares(Sums):
     Of the latter a part of the examples tells enough, and it costs more than all the rest: see `part_weights`.
     """
 
+    summed = ("eigenvalues", "residual")
+
     def __init__(self, input_vectors: Tensor, gradient_vectors: Tensor) -> None:
         self.input_vectors = input_vectors  # (A, a)
         self.gradient_vectors = gradient_vectors  # (G, g)
@@ -188,10 +216,10 @@ class ProjectedSquares(Sums):
         self.residual: Tensor | None = None  # (G, A)
         self._truncated = any(u.shape[0] > u.shape[1] for u in (input_vectors, gradient_vectors))
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         weights = None
         if self._truncated:
-            weights = part_weights(index, gradients.positions.shape[1], whole=WHOLE_RESIDUAL).to(gradients.positions)
+            weights = part_weights(numbers, whole=WHOLE_RESIDUAL).to(gradients.positions)
             weights = weights if bool(weights.any()) else None
             if self.residual is None:
                 self.residual = aligned(
@@ -207,22 +235,24 @@ class ProjectedSquares(Sums):
 class Block(Sums):
     """Σ_v vec(∇) vec(∇)ᵀ: the exact information matrix of a small layer."""
 
+    summed = ("block",)
+
     def __init__(self) -> None:
         self.block: Tensor | None = None  # (G * A, G * A)
 
-    def add(self, gradients: Gradients, *, index: int, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
         self.block = _added(self.block, gradients.block())
 
     def totals(self) -> list[Tensor | None]:
         return [self.block]
 
 
-def part_weights(start: int, count: int, *, whole: int) -> Tensor:  # (count,)
+def part_weights(numbers: range, *, whole: int) -> Tensor:  # (N,)
     """Return how much each example counts where a part of them is enough: those left out are made up for by others.
 
     The weights depend on an example's number alone, so neither the batch size nor an update changes them.
     """
-    number = torch.arange(start, start + count)
+    number = torch.arange(numbers.start, numbers.stop, numbers.step)
     weights = (number % STRIDE == 0).double() * STRIDE
     return weights.masked_fill_(number < whole, 1.0)
 

@@ -68,7 +68,14 @@ def read_file(
 
 def fingerprint(model: nn.Module) -> dict[str, str]:
     """Return dtype, shape and a hash of the values of every parameter."""
-    return {name: _describe(parameter) for name, parameter in model.named_parameters()}
+    return {name: describe(parameter) for name, parameter in model.named_parameters()}
+
+
+def describe(parameter: Tensor) -> str:
+    """Return dtype, shape and a hash of the values."""
+    shape = "x".join(map(str, parameter.shape)) or "scalar"
+    digest = hashlib.sha256(_bytes(parameter)).hexdigest()[:16]
+    return f"{str(parameter.dtype).removeprefix('torch.')} {shape} {digest}"
 
 
 def check_fingerprint(saved: Mapping[str, str], model: nn.Module, *, strict: bool = True) -> None:
@@ -91,12 +98,6 @@ def check_fingerprint(saved: Mapping[str, str], model: nn.Module, *, strict: boo
             f"the file belongs to another model: {shown}; load the weights that the posterior was fitted on"
             + (", or use strict=False if only the values differ on purpose." if strict else ".")
         )
-
-
-def _describe(parameter: Tensor) -> str:
-    shape = "x".join(map(str, parameter.shape)) or "scalar"
-    digest = hashlib.sha256(_bytes(parameter)).hexdigest()[:16]
-    return f"{str(parameter.dtype).removeprefix('torch.')} {shape} {digest}"
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

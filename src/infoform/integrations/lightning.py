@@ -45,9 +45,7 @@ class LaplaceCallback(lightning.Callback):
         self.scores: dict[str, float] = {}
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Fit, tune, evaluate, log, save: on the process of rank 0 alone."""
-        if not trainer.is_global_zero:
-            return
+        """Fit, tune, evaluate, log, save: all processes of a distributed training together."""
         network = pl_module if self.network is None else self.network(pl_module)
         laplace = Laplace(network, self.likelihood, **self.options)
         laplace.fit(_loader(trainer.train_dataloader, "training"), progress=self.progress)

@@ -1,0 +1,273 @@
+"""A fit: one or two passes over the data, and the curvature of every layer out of them.
+
+Pass 1 sums the moments whose eigenvectors are the bases; pass 2 sums what is measured in those bases, and on the
+diagonal. A fit that needs no basis takes one pass. Both passes see the same sampled labels.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from infoform import storage
+from infoform.batches import device_of
+from infoform.capture import capturing
+from infoform.checkpoint import Checkpoint, Snapshot, under
+from infoform.coverage import Layer
+from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvature
+from infoform.distributed import Processes
+from infoform.layer_statistics import LayerStatistics
+from infoform.likelihoods import Likelihood
+from infoform.passes import DataPass, Tally, check_independence, progress_bar
+from infoform.statistics import Sums
+
+
+def fit_curvature(
+    model: nn.Module,
+    loader: Iterable[Any],
+    likelihood: Likelihood,
+    layers: Mapping[str, Layer],
+    *,
+    wanted: Wanted,
+    settings: FitSettings,
+    previous: Fit | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Collect the wanted statistics of all layers, alone or added to a previous fit in the bases of that."""
+    processes = Processes.running()
+    seen = 0 if previous is None else previous.summary.num_examples
+    passes = 2 if wanted.bases and previous is None else 1
+    part = settings.basis_data if passes > 1 else 1.0
+    batches = len(loader) if isinstance(loader, Sized) else None
+    with (
+        processes.together(),
+        progress_bar(progress and processes.rank == 0) as bar,
+        capturing(model, layers, autocast=settings.autocast) as capture,
+        ExitStack() as opened,
+    ):
+        check_independence(model)
+        if settings.basis_data < 1 and (wanted.factors or "activation" in wanted.bases):
+            raise ValueError(
+                f"basis_data below 1 is for gradient bases alone, got {settings.basis_data} for a fit that also "
+                "collects Kronecker factors; leave it out, or use structure='inf' or 'efb' with statistics='needed'."
+            )
+        if passes > 1 and isinstance(loader, Iterator):  # asking iter() would start workers and draw a seed
+            raise ValueError(
+                "the loader must be one that can be read twice (a DataLoader or a list), got an iterator; "
+                "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
+            )
+        if checkpoint is not None or processes.count > 1:
+            identity = _identity(model, likelihood, layers, wanted, settings, previous)
+            processes.check_same(identity)
+            if checkpoint is not None:
+                opened.enter_context(checkpoint.open(identity))
+        data = DataPass(
+            capture,
+            loader,
+            likelihood,
+            layers,
+            settings.fisher,
+            settings.fisher_samples,
+            settings.seed,
+            chunk=settings.chunk,
+            seen=seen,
+            shard=processes.shard(loader, seed=settings.seed),
+        )
+        statistics = {name: LayerStatistics(layer, wanted, settings) for name, layer in layers.items()}
+        for name, before in {} if previous is None else previous.curvature.items():
+            statistics[name].keep(before)
+        course = _Course(data, statistics, checkpoint, processes)
+        course.resume()
+        if course.first is None:
+            sums = {name: one.first_pass(part < 1) for name, one in statistics.items()}
+            tally = course.run(sums, bar(f"pass 1 of {passes}", batches), share=part)
+            # a second pass over more of the data may reach more layers, too late for a basis
+            course.first = _FirstPass(tally.examples, tally.digest, frozenset(data.reached))
+            summary = tally.summary()
+        reached = course.first.reached
+        unreached = {name: _why_unreached(name in data.called) for name in layers if name not in reached}
+        if len(unreached) == len(layers):
+            raise ValueError(
+                "a gradient must reach at least one layer, and none did "
+                f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
+            )
+        # layers that an earlier fit did not reach get their bases from the data that does
+        fresh = {
+            name: one
+            for name, one in statistics.items()
+            if name in reached and (previous is None or name not in previous.curvature)
+        }
+        if wanted.bases and fresh:
+            if isinstance(loader, Iterator):
+                raise ValueError(
+                    f"layer '{next(iter(fresh))}' is reached for the first time and needs a second pass, and the "
+                    "loader is an iterator; pass list(loader)."
+                )
+            if not course.decomposed:
+                course.decompose(fresh, bar("eigenvectors", len(fresh)))
+            sums = {name: one.second_pass(part < 1) if name in fresh else [] for name, one in statistics.items()}
+            tally = course.run(sums, bar("pass 2 of 2", batches))
+            course.check_same_data(tally, whole=part == 1)
+            summary = tally.summary()
+        numbers = range(seen, seen + summary.num_examples)
+        curvature = {name: one.finish(numbers) for name, one in statistics.items() if name in reached}
+    fit = Fit(curvature, summary, unreached)
+    return fit if previous is None else merge_fits(previous, fit)
+
+
+@dataclass(frozen=True)
+class _FirstPass:
+    """What the second pass must know of the first."""
+
+    examples: int
+    digest: int
+    reached: frozenset[str]
+
+
+@dataclass
+class _Course:
+    """Where a fit is; written to its checkpoint after a batch, and read from it at the start."""
+
+    data: DataPass
+    statistics: Mapping[str, LayerStatistics]
+    checkpoint: Checkpoint | None
+    processes: Processes
+    first: _FirstPass | None = None  # known when the first pass is over
+    decomposed: tuple[str, ...] = ()  # layers that have their bases; some, in the second pass
+    resumed: bool = False
+
+    def resume(self) -> None:
+        """Go on where an earlier process was stopped, if one was."""
+        if self.checkpoint is None:
+            return
+        self.data.between = self._pause
+        # a process may have been stopped before it wrote what others did: all go on from what all have
+        own = self.checkpoint.stage()
+        stage = min(self.processes.gather(own))
+        if own > stage:
+            self.checkpoint.read(own, device=self._device)  # which refuses to have another fit's file removed
+        self.checkpoint.remove(*range(stage + 1, 3))
+        if stage == 0:
+            return
+        saved = self.checkpoint.read(stage, device=self._device)
+        self.data.restore(saved.tensors, saved.values["data"])
+        self.decomposed = tuple(saved.values["decomposed"])
+        if saved.values["first"] is not None:
+            known = saved.values["first"]
+            self.first = _FirstPass(known["examples"], known["digest"], frozenset(known["reached"]))
+        for name, one in self.statistics.items():
+            one.restore(under(saved.tensors, f"sums/{name}.."), decomposed=name in self.decomposed)
+        self.resumed = True
+
+    def run(self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0) -> Tally:
+        """Read this process' data, and return what is known of that of all; the sums are over all of it, too."""
+        own = self.data.run(sums, tick, share=share)
+        self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
+        tallies: list[Tally] = self.processes.gather(own)
+        examples = sum(one.examples for one in tallies)
+        if examples == 0:
+            raise ValueError(
+                "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
+            )
+        self.processes.add_up([one for of_layer in sums.values() for one in of_layer], device=self._device)
+        for called, reached in self.processes.gather((self.data.called, self.data.reached)):
+            self.data.called |= called
+            self.data.reached |= reached
+        return replace(
+            own,
+            examples=examples,
+            num_outputs=max(one.num_outputs for one in tallies),
+            log_likelihood=sum(one.log_likelihood for one in tallies),
+            labelled=all(one.labelled for one in tallies),
+        )
+
+    def decompose(self, fresh: Mapping[str, LayerStatistics], tick: Callable[[int], None]) -> None:
+        """Find the bases of these layers, a part of them in each process."""
+        owners = self.processes.owners({name: one.cost for name, one in fresh.items()})
+        for name, one in fresh.items():
+            if owners[name] == self.processes.rank:
+                one.decompose()
+            tick(1)
+            if self.checkpoint is not None:
+                self.checkpoint.stop_if_asked()
+        if self.processes.count > 1:
+            found = {name: fresh[name].bases() for name in fresh if owners[name] == self.processes.rank}
+            own = {f"{name}..{key}": one for name, bases in found.items() for key, one in bases.items()}
+            every = self.processes.spread(own, lambda name: owners[name.rsplit("..", 1)[0]], device=self._device)
+            for name, one in fresh.items():
+                one.restore(under(every, f"{name}.."), decomposed=True)
+        self.decomposed = tuple(fresh)
+        if self.checkpoint is not None:
+            self._pause(True)
+            self.processes.gather(None)  # all have written
+            self.checkpoint.remove(1)
+
+    def check_same_data(self, again: Tally, *, whole: bool) -> None:
+        """Raise if the second pass saw other data than the first, of which it may have seen a part."""
+        assert self.first is not None
+        if whole and again.examples != self.first.examples:
+            raise ValueError(
+                f"the loader must give the same data in both passes, got {self.first.examples} examples, then "
+                f"{again.examples}; pass a DataLoader or a list."
+            )
+        if self.resumed and again.digest != self.first.digest:
+            raise ValueError(
+                "the loader must give the same data as before the fit was stopped, and the second pass saw others than "
+                "the first; use one whose order is reproducible, or delete the checkpoint to start again."
+            )
+
+    @property
+    def _device(self) -> torch.device:
+        return device_of(self.data.capture.model)
+
+    def _pause(self, now: bool) -> None:
+        assert self.checkpoint is not None
+        self.checkpoint.pause(self._snapshot, now=now)
+
+    def _snapshot(self) -> Snapshot:
+        tensors, values = self.data.state()
+        for name, one in self.statistics.items():
+            tensors |= {f"sums/{name}..{key}": value for key, value in one.state().items()}
+        first = None if self.first is None else asdict(self.first) | {"reached": sorted(self.first.reached)}
+        saved = {"data": values, "first": first, "decomposed": list(self.decomposed)}
+        return Snapshot(2 if self.decomposed else 1, tensors, saved)
+
+
+def _identity(
+    model: nn.Module,
+    likelihood: Likelihood,
+    layers: Mapping[str, Layer],
+    wanted: Wanted,
+    settings: FitSettings,
+    previous: Fit | None,
+) -> dict[str, Any]:
+    """Return what tells this fit from others, by names that an error can use; the data are told by their digest."""
+    identity = {f"parameter '{name}'": storage.describe(value) for name, value in model.named_parameters()}
+    identity |= {f"buffer '{name}'": storage.describe(value) for name, value in model.named_buffers()}
+    known: dict[str, Any] = {**identity, "likelihood": [likelihood.name, likelihood.settings()]}
+    known |= {f"layer '{name}'": list(layer.shape) for name, layer in layers.items()}
+    known |= {name: str(value) if name == "autocast" else value for name, value in asdict(settings).items()}
+    known |= {f"statistics '{name}'": value for name, value in asdict(wanted).items() if name != "bases"}
+    known["bases"] = sorted(wanted.bases)
+    known["the fit before"] = None if previous is None else _digest(previous)
+    return known
+
+
+def _digest(fit: Fit) -> str:
+    digest = zlib.crc32(repr(fit.summary).encode())
+    for name, one in fit.curvature.items():
+        tensors, settings = pack_curvature(one)
+        told = {key: storage.describe(value) for key, value in tensors.items()}
+        digest = zlib.crc32(repr((name, settings, told)).encode(), digest)
+    return f"{digest:08x}"
+
+
+def _why_unreached(called: bool) -> str:
+    if called:
+        return "no gradient reached it during the fit: its output does not influence the model's outputs"
+    return "its forward was never called during the fit"

@@ -1,0 +1,181 @@
+"""All sums of one layer: which of them a fit needs, in which pass, and what they become."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from infoform.checkpoint import under
+from infoform.coverage import Layer
+from infoform.curvature import BASES, Curvature, FitSettings, Wanted, kept_columns
+from infoform.eigenbasis import Eigenbasis, leading_vectors
+from infoform.statistics import (
+    EXACT_LIMIT,
+    WHOLE_RESIDUAL,
+    Block,
+    GradientFactor,
+    InputEnergy,
+    InputFactor,
+    Moment,
+    ProjectedSquares,
+    Sketch,
+    Squares,
+    Sums,
+    is_sketched,
+    part_weights,
+)
+
+
+class LayerStatistics:
+    """The sums of one layer, pass by pass."""
+
+    def __init__(self, layer: Layer, wanted: Wanted, settings: FitSettings) -> None:
+        self._layer = layer
+        self._wanted = wanted
+        self._columns = [kept_columns(size, wanted, settings.basis_size) for size in layer.shape]  # (g, a)
+        factors = wanted.factors or "activation" in wanted.bases
+        size = layer.shape[1]
+        few = wanted.inputs and not factors and size > EXACT_LIMIT
+        self._inputs = InputFactor() if factors or (wanted.inputs and not few) else None
+        self._energy = None
+        if few:
+            self._energy = InputEnergy(size, rank=settings.prior_rank, name=layer.name, seed=settings.seed)
+        self._gradients = GradientFactor() if factors else None
+        self._moments: list[Moment | Sketch] = []  # of outputs and of inputs
+        if "gradient" in wanted.bases:
+            takes = (
+                (lambda one: one.gradient_moment(), lambda one, test: one.gradient_sketch(test)),
+                (lambda one: one.input_moment(), lambda one, test: one.input_sketch(test)),
+            )
+            for size, columns, (whole, part) in zip(layer.shape, self._columns, takes, strict=True):
+                self._moments.append(
+                    Sketch(part, size, columns=columns, name=layer.name, seed=settings.seed)
+                    if is_sketched(size, columns)
+                    else Moment(whole)
+                )
+        self._squares = Squares(layer.shape) if wanted.diagonal else None
+        small = layer.shape[0] * layer.shape[1] <= settings.block_limit
+        self._block = Block() if wanted.block and small else None
+        self._projected: dict[str, ProjectedSquares] = {}
+
+    def keep(self, before: Curvature) -> None:
+        """Measure along the directions found before instead of finding new ones."""
+        if self._energy is not None and before.inputs is not None:
+            name, kept = self._layer.name, before.inputs.vectors
+            self._energy = InputEnergy(len(kept), rank=kept.shape[1], name=name, seed=0, kept=kept)
+        self._moments = []
+        self._projected = {
+            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors)
+            for basis, eigen in before.bases.items()
+        }
+
+    def first_pass(self, part: bool) -> Sequence[Sums]:
+        """Return what the first pass sums; of a part of the data, what the bases need alone."""
+        if part:
+            return self._moments
+        moments = [self._inputs, self._energy, self._gradients, *self._moments]
+        measured = [self._squares, self._block, *self._projected.values()]
+        return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
+
+    @property
+    def cost(self) -> float:
+        """Return the work of `decompose`, for comparison with that of other layers."""
+        sizes = zip(self._layer.shape, self._columns, strict=True)
+        return float(sum(size * (columns if is_sketched(size, columns) else size) ** 2 for size, columns in sizes))
+
+    def decompose(self) -> None:
+        """Turn the moments of the first pass into bases."""
+        name, (rows, columns) = self._layer.name, self._columns
+        if self._moments:
+            of_gradients, of_inputs = self._moments
+            self._moments = []  # two of the largest tensors of a fit: freed as soon as they are used
+            gradient_vectors = of_gradients.vectors(columns=rows, name=name)
+            del of_gradients
+            input_vectors = of_inputs.vectors(columns=columns, name=name)
+            self._projected["gradient"] = ProjectedSquares(input_vectors, gradient_vectors)
+        if "activation" in self._wanted.bases and self._inputs is not None and self._gradients is not None:
+            assert self._inputs.factor is not None
+            assert self._gradients.factor is not None
+            self._projected["activation"] = ProjectedSquares(
+                leading_vectors(self._inputs.factor, columns=columns, name=name),
+                leading_vectors(self._gradients.factor, columns=rows, name=name),
+            )
+        self._forget()
+
+    def second_pass(self, all_of_it: bool) -> Sequence[Sums]:
+        """Return what the second pass sums; also the rest of the first, where that saw a part of the data."""
+        rest = [self._inputs, self._energy] if all_of_it else []
+        return _given([*rest, self._squares, self._block, *self._projected.values()])
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what has been summed and the bases found, by names that `restore` knows."""
+        summed = {f"{key}.{name}": one for key, sums in self._named().items() for name, one in sums.state().items()}
+        return summed | self.bases()
+
+    def bases(self) -> dict[str, Tensor]:
+        """Return the bases found, by names that `restore` knows."""
+        inputs = {f"{basis}.input_vectors": one.input_vectors for basis, one in self._projected.items()}
+        return inputs | {f"{basis}.gradient_vectors": one.gradient_vectors for basis, one in self._projected.items()}
+
+    def restore(self, state: Mapping[str, Tensor], *, decomposed: bool) -> None:
+        """Go on from the state of another object, before its `decompose` or after it."""
+        if decomposed:
+            self._moments = []
+            self._forget()
+            self._projected = {
+                basis: ProjectedSquares(state[f"{basis}.input_vectors"], state[f"{basis}.gradient_vectors"])
+                for basis in BASES
+                if f"{basis}.input_vectors" in state
+            }
+        for key, sums in self._named().items():
+            sums.restore(under(state, f"{key}."))
+
+    def finish(self, numbers: range) -> Curvature:
+        """Return the averages over the examples, which have these numbers."""
+        examples = len(numbers)
+
+        def average(total: Tensor | None, count: float = examples) -> Tensor | None:
+            return None if total is None else total.div_(count).contiguous()
+
+        weight = float(part_weights(numbers, whole=WHOLE_RESIDUAL).sum())
+
+        bases = {}
+        for basis, sums in self._projected.items():
+            eigenvalues = average(sums.eigenvalues)
+            assert eigenvalues is not None
+            residual = average(sums.residual, max(1.0, weight))
+            residual = None if residual is None else residual.clamp_min_(0)  # a sum of squares, but for rounding
+            bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, residual)
+        inputs, gradients = self._inputs, self._gradients
+        return Curvature(
+            name=self._layer.name,
+            shape=self._layer.shape,
+            positions=None if inputs is None else inputs.positions / examples,
+            input_factor=None if inputs is None else average(inputs.factor),
+            inputs=None if self._energy is None else self._energy.spectrum(numbers),
+            gradient_factor=None if gradients is None else average(gradients.factor),
+            diagonal=None if self._squares is None else average(self._squares.squares),
+            bases=bases,
+            block=None if self._block is None else average(self._block.block),
+        )
+
+    def _forget(self) -> None:
+        """Drop what only the bases were to be found from."""
+        if not self._wanted.factors:
+            self._gradients = None
+            self._inputs = self._inputs if self._wanted.inputs else None
+
+    def _named(self) -> dict[str, Sums]:
+        named: dict[str, Sums | None] = {
+            "inputs": self._inputs,
+            "energy": self._energy,
+            "gradients": self._gradients,
+            **{f"moment {index}": one for index, one in enumerate(self._moments)},
+            "squares": self._squares,
+            "block": self._block,
+            **self._projected,
+        }
+        return {key: one for key, one in named.items() if one is not None}
+
+
+def _given(sums: Sequence[Sums | None]) -> list[Sums]:
+    return [one for one in sums if one is not None]
