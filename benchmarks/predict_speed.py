@@ -20,6 +20,7 @@ import infoform
 
 RESULTS = Path(__file__).parent / "results" / "predict_speed.json"
 REPEATS = 5
+PRIORS = ("isotropic", "activation")  # the paper's, and the default of a classifier
 MC_TIMED = 20  # sampled networks that are timed; the result is scaled to 100
 
 
@@ -45,15 +46,16 @@ def clusters(count: int) -> tuple[Tensor, Tensor]:
     return 5 * (smooth[:10][labels] + smooth[10:]), labels
 
 
-def measure(model: nn.Module) -> dict[str, float]:
+def measure(make: Callable[[], nn.Module], prior: str) -> dict[str, float]:
     torch.manual_seed(0)
+    model = make()
     images, labels = clusters(4000)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     for part in torch.arange(3000).repeat(2).split(100):
         optimizer.zero_grad()
         functional.cross_entropy(model(images[part]), labels[part]).backward()
         optimizer.step()
-    laplace = infoform.Laplace(model, "classification", prior="isotropic")
+    laplace = infoform.Laplace(model, "classification", prior=prior)
     laplace.fit([(images[:1024], labels[:1024])], progress=False)
     laplace.prior_precision = 1000.0
     posterior, inputs = laplace.posterior(), images[3000:]
@@ -80,7 +82,9 @@ def measure(model: nn.Module) -> dict[str, float]:
 
 
 def main() -> None:
-    found = {name: measure(make()) for name, make in {"mlp": mlp, "lenet": lenet}.items()}
+    found = {
+        name: {prior: measure(make, prior) for prior in PRIORS} for name, make in {"mlp": mlp, "lenet": lenet}.items()
+    }
     settings = {"inputs": 1000, "repeats": REPEATS, "rank": 100, "mc_samples": 100, "threads": torch.get_num_threads()}
     versions = {"infoform": infoform.__version__, "torch": torch.__version__, "machine": platform.machine()}
     RESULTS.write_text(json.dumps({"settings": settings, "versions": versions, "forwards": found}, indent=1) + "\n")

@@ -366,13 +366,12 @@ def test_variances_by_row_are_quadratic_forms(rank: int) -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 2, A])
-def test_projections_by_row_are_products(rank: int) -> None:
+def test_projections_by_row_hold_what_the_shared_part_takes(rank: int) -> None:
     blocks, inputs = row_blocks(rank), normal(5, A)
-    assert blocks.prior.vectors is not None
-    assert blocks.prior.values is not None
-    root = blocks.prior.vectors * blocks.prior.values.sqrt()  # (A, p)
-    expected = torch.stack([inputs @ (root / row.unsqueeze(1)) for row in blocks.diagonal], dim=1)
-    assert_close(blocks.row_project(inputs), expected)
+    found = blocks.row_project(inputs)  # (G, N, p)
+    assert found.shape == (G, 5, rank)
+    taken = torch.stack([row.reciprocal().diag() for row in blocks.diagonal]) - torch.stack(row_inverses(blocks))
+    assert_close(found @ found.mT, inputs @ taken @ inputs.T)
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -386,7 +385,7 @@ def test_crossings_by_row_and_grams_are_products(rank: int, scaled: bool) -> Non
             inputs @ inverse @ (row.unsqueeze(1) * columns)
             for inverse, row in zip(row_inverses(blocks), rows_of_scale, strict=True)
         ],
-        dim=1,
+        dim=2,
     )
     assert_close(blocks.row_cross(scale, columns, inputs), expected)
     gradient_vectors = normal(G, 2)

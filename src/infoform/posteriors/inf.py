@@ -221,7 +221,7 @@ class Inf(LayerPosterior):
         picked = inputs.new_empty(step, self.rank, self.shape[0])
         parts = []
         for a, g in zip(inputs.split(step), outputs.split(step), strict=True):
-            projected = None if self._shared is None else self._rows.row_project(a)
+            projected = None if self.prior.rank == 0 else self._rows.row_project(a)
             covariance = row_covariance(self._rows.row_variance(a, projected), g)
             inner = self._outer_project(a, g, projected, spread[: len(a)], picked[: len(a)]) @ whitener
             parts.append(covariance - inner @ inner.mT)
@@ -237,10 +237,10 @@ class Inf(LayerPosterior):
             self._input_vectors,
             inputs,
             weights=self._scaled_inverse,
-            shared=None if self._shared is None else self._shared[1],
+            shared=self._whitened_shared,
             projected=projected,
             scratch=spread,
-        ).mT  # (N, a, G)
+        )  # (N, a, G)
         for column, (start, stop) in enumerate(pairwise(bounds)):
             torch.mul(cross[:, column : column + 1], weights[start:stop], out=picked[:, start:stop])
         return outputs @ picked.mT
@@ -297,6 +297,10 @@ class Inf(LayerPosterior):
         if self._row_shared is None:
             return None
         return self._row_shared.to(self.dtype), self._rows.solved_shared(self._row_shared)
+
+    @cached_property
+    def _whitened_shared(self) -> Tensor | None:  # (G, p, a)
+        return None if self._row_shared is None else self._rows.whitened_shared(self._row_shared)
 
     @cached_property
     def _row_shared(self) -> Tensor | None:  # (G, p, a), in float64

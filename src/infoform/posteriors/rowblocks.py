@@ -59,12 +59,14 @@ class RowBlocks:
         if self.factor is None:
             return variance
         inner = self.row_project(inputs) if projected is None else projected
-        return variance - torch.einsum("ngp,gpq,ngq->ng", inner, self._middles[1], inner)
+        return variance - torch.linalg.vector_norm(inner, dim=2).square_().T
 
-    def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G, p)
-        """Return V^(1/2) Wᵀ D_g⁻¹ a for every example and row."""
+    def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (G, N, p)
+        """Return L_gᵀ V^(1/2) Wᵀ D_g⁻¹ a for every row and example, with L_g L_gᵀ = M_g for R⁻¹."""
         assert self.factor is not None
-        return _through_columns(inputs, self.factor, self.inverse)
+        spread = inputs.unsqueeze(1) * self.factor.T  # (N, p, A)
+        inner = self.inverse @ spread.flatten(0, 1).T  # by rows, as the product with L_g wants it
+        return inner.view(len(inner), *spread.shape[:2]) @ self._whitener
 
     def log_det(self) -> Tensor:
         total = self.diagonal[self.diagonal > 0].double().log().sum()
@@ -100,9 +102,8 @@ class RowBlocks:
         gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
         if self.factor is None:
             return gram
-        values, vectors = self._spectrum
         shared = self.row_shared(scale, input_vectors) if shared is None else shared
-        whitened = vectors.mT / (1 + values).sqrt().unsqueeze(-1) @ shared  # (G, p, a)
+        whitened = self._whitener64.mT @ shared  # (G, p, a)
         step = max(1, 2**22 // (len(rows) * whitened.shape[1]))
         for start in range(0, len(whitened), step):
             part = slice(start, start + step)
@@ -120,19 +121,20 @@ class RowBlocks:
         shared: Tensor | None = None,
         projected: Tensor | None = None,
         scratch: Tensor | None = None,
-    ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, G, a)
-        """Return u_jᵀ S_g R_g⁻¹ a for all examples, rows and columns.
+    ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, a, G)
+        """Return u_jᵀ S_g R_g⁻¹ a for all examples, columns and rows.
 
-        `weights` (`scaled_inverse`), `shared` (M `row_shared`) and `projected` (`row_project`) where they are at
+        `weights` (`scaled_inverse`), `shared` (`whitened_shared`) and `projected` (`row_project`) where they are at
         hand, and `scratch` memory (N, a, A).
         """
         weights = self.scaled_inverse(scale) if weights is None else weights
-        cross = _through_columns(inputs, input_vectors, weights, scratch)
+        spread = torch.mul(inputs.unsqueeze(1), input_vectors.T, out=scratch)  # (N, a, A)
+        cross = (spread.flatten(0, 1) @ weights.T).view(*spread.shape[:2], len(weights))
         if self.factor is None:
             return cross
-        shared = self.solved_shared(self.row_shared(scale, input_vectors)) if shared is None else shared
+        shared = self.whitened_shared(self.row_shared(scale, input_vectors)) if shared is None else shared
         projected = self.row_project(inputs) if projected is None else projected
-        return cross - torch.einsum("gqj,ngq->ngj", shared, projected)
+        return cross.sub_((projected @ shared).permute(1, 2, 0))
 
     def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
         """Return V^(1/2) Wᵀ D_g⁻¹ S_g u_j for every row and column, in float64: what the two low ranks share."""
@@ -146,6 +148,10 @@ class RowBlocks:
     def solved_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
         """Return M (for R⁻¹) times `row_shared`."""
         return self._middles[1] @ shared.to(self.diagonal.dtype)
+
+    def whitened_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
+        """Return Lᵀ (L Lᵀ = M for R⁻¹) times `row_shared`."""
+        return self._whitener.mT @ shared.to(self.diagonal.dtype)
 
     @cached_property
     def root(self) -> Tensor:  # D^(-1/2) (G, A)
@@ -174,16 +180,19 @@ class RowBlocks:
         return values.clamp_min(0), vectors
 
     @cached_property
+    def _whitener64(self) -> Tensor:  # L = Q (1 + k)^(-1/2) (G, p, p), in float64
+        values, vectors = self._spectrum
+        return vectors / (1 + values).sqrt().unsqueeze(1)
+
+    @cached_property
+    def _whitener(self) -> Tensor:
+        return self._whitener64.to(self.diagonal.dtype)
+
+    @cached_property
     def _middles(self) -> tuple[Tensor, Tensor]:  # (G, p, p) each
         """Return Q diag((1 − (1+k)^(-p)) / k) Qᵀ for p = 1/2 and 1, written so that nothing cancels as k goes to 0."""
         values, vectors = self._spectrum
         grown = (1 + values).sqrt()
         half = vectors / (grown * (grown + 1)).unsqueeze(1) @ vectors.mT
-        one = vectors / (1 + values).unsqueeze(1) @ vectors.mT
+        one = self._whitener64 @ self._whitener64.mT
         return half.to(self.diagonal.dtype), one.to(self.diagonal.dtype)
-
-
-def _through_columns(inputs: Tensor, columns: Tensor, weights: Tensor, scratch: Tensor | None = None) -> Tensor:
-    """Return Σ_a a_n u_j w_g for all of them, in one product: (N, A), (A, k), (G, A) -> (N, G, k)."""
-    spread = torch.mul(inputs.unsqueeze(1), columns.T, out=scratch)  # (N, k, A)
-    return (spread.flatten(0, 1) @ weights.T).reshape(len(inputs), -1, len(weights)).mT
