@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from infoform.curvature import Curvature, Wanted
 from infoform.eigenbasis import (
@@ -41,6 +42,7 @@ from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
 SCRATCH = 2**23  # numbers held while output covariances are formed
+LANES = 16  # numbers that a processor's vector unit takes at a time
 LEAST_REMAINDER = 2.0**-10  # of f, left in D at any rank where scaled; a hundredth of a step of S²
 
 
@@ -151,6 +153,11 @@ class Inf(LayerPosterior):
         return self.input_vectors.to(self.dtype)
 
     @cached_property
+    def _padded_vectors(self) -> Tensor:  # (A, a or some more)
+        """Return U_A with columns of zeros up to a multiple of `LANES`: odd widths take up to three times as long."""
+        return functional.pad(self._input_vectors, (0, -self._input_vectors.shape[1] % LANES))
+
+    @cached_property
     def _gradient_vectors(self) -> Tensor:  # (G, g)
         return self.gradient_vectors.to(self.dtype)
 
@@ -177,7 +184,7 @@ class Inf(LayerPosterior):
         What the low ranks of prior and information share is small and known (`_shared`), so that each of them meets
         the large matrices twice, and these are read and written as seldom as can be.
         """
-        rows, u, v = self._rows, self._gradient_vectors, self._input_vectors
+        rows, u, v = self._rows, self._gradient_vectors, self._padded_vectors
         y = noise.mul_(rows.root)
         scratch = y if self.scale is None else self.scale * y
         inner = u.T @ (scratch @ v) if v.shape[1] <= u.shape[1] else (u.T @ scratch) @ v  # the narrow side first
@@ -296,7 +303,9 @@ class Inf(LayerPosterior):
     def _shared(self) -> tuple[Tensor, Tensor] | None:  # (G, p, a) each
         if self._row_shared is None:
             return None
-        return self._row_shared.to(self.dtype), self._rows.solved_shared(self._row_shared)
+        missing = self._padded_vectors.shape[1] - self._input_vectors.shape[1]
+        padded = functional.pad(self._row_shared, (0, missing))
+        return padded.to(self.dtype), self._rows.solved_shared(padded)
 
     @cached_property
     def _whitened_shared(self) -> Tensor | None:  # (G, p, a)
@@ -329,9 +338,9 @@ class Inf(LayerPosterior):
         return scaled / (grown * (grown + 1)), scaled.T  # written so that nothing cancels as k goes to 0
 
     @cached_property
-    def _positions(self) -> Tensor:  # (K,): of the kept pairs in a flattened (g, a)
+    def _positions(self) -> Tensor:  # (K,): of the kept pairs in a flattened (g, a), padded
         rows, columns = self.indices
-        return rows * self._input_vectors.shape[1] + columns
+        return rows * self._padded_vectors.shape[1] + columns
 
     @cached_property
     def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
