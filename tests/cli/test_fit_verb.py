@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from torch import nn
 from trees import HEIGHTS, NAMES, NETWORK, TREES, read
 from typer.testing import Result
 
 import infoform
+from infoform.cli.commit import commit
+from infoform.posteriors import STRUCTURES
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
@@ -73,9 +76,68 @@ def test_the_json_says_what_was_done(fitted: Path) -> None:
     assert result["data"]["facts"] == {"columns": ["a", "b", "c"], "classes": list(NAMES)}
     assert result["num_data"] == 40
     assert [layer["name"] for layer in result["layers"]] == ["0", "2"]
-    for layer in result["layers"]:
-        assert layer["eigenvalues"] == sorted(layer["eigenvalues"], reverse=True)
+    assert record["commit"] == commit()
     assert {row["parameter"] for row in result["coverage"]} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+def test_layers_tell_their_spectrum_and_its_price(fitted: Path) -> None:
+    result = read(fitted / "fit.json")["result"]
+    laplace = infoform.load(fitted / "posterior.safetensors", _network())
+    for layer in result["layers"]:
+        told = layer["spectrum"]
+        eigen = laplace.curvature[layer["name"]].bases["gradient"]
+        values = eigen.eigenvalues.double().flatten().sort(descending=True).values
+        places = torch.tensor(told["rank"]) - 1
+        assert told["rank"][0] == 1
+        assert told["rank"][-1] == len(values)
+        torch.testing.assert_close(torch.tensor(told["eigenvalue"], dtype=torch.float64), values[places])
+        kept = torch.tensor(told["kept"], dtype=torch.float64)
+        torch.testing.assert_close(kept, values.cumsum(0)[places] / values.sum(), rtol=1e-6, atol=0)
+        for rank, nbytes in zip(told["rank"], told["nbytes"], strict=True):
+            if rank in (1, len(values)):
+                assert nbytes == laplace.posterior(rank=rank).layers[layer["name"]].nbytes
+
+
+@pytest.mark.parametrize("structure", ["inf", "diag", "kfac", "efb-paper"])
+def test_memory_is_told_for_every_structure(home: Path, succeed: Call, structure: str) -> None:
+    succeed("fit", "run", *NETWORK, *TREES, "--structure", structure, "--prior", "isotropic", "--quiet")
+    result = read("run/fit.json")["result"]
+    told = {one["structure"]: one["bytes"] for one in result["structures"]}
+    assert set(told) == {*STRUCTURES, structure}
+    assert [one["structure"] for one in result["structures"] if one["own"]] == [structure]
+    assert told["diag"] == 4 * sum(
+        layer.mean.numel() for layer in infoform.Laplace(_network(), "classification").layers.values()
+    )
+    laplace = infoform.load("run/posterior.safetensors", _network())
+    assert told[structure] == laplace.posterior().nbytes == result["total_bytes"]
+    assert result["weight_bytes"] == 4 * sum(p.numel() for p in _network().parameters())
+    if structure == "diag":
+        assert all(layer["spectrum"] is None for layer in result["layers"])
+
+
+def test_a_fit_that_was_stopped_goes_on(home: Path, call: Call, succeed: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from infoform import checkpoint
+
+    succeed("fit", "whole", *NETWORK, *TREES, "--batch-size", 10, "--quiet")
+    original, seen = checkpoint.Checkpoint.stop_if_asked, []
+
+    def stop(self: checkpoint.Checkpoint) -> None:
+        seen.append(self)
+        self._asked = len(seen) == 3
+        original(self)
+
+    monkeypatch.setattr(checkpoint.Checkpoint, "stop_if_asked", stop)
+    arguments = ("fit", "run", *NETWORK, *TREES, "--batch-size", 10, "--checkpoint", "part", "--quiet")
+    stopped = call(*arguments)
+    assert stopped.exit_code == 130
+    assert "the fit so far is in 'part'; the same command goes on from there." in stopped.stderr
+    assert not Path("run").exists()
+    succeed(*arguments)
+    assert not Path("part").exists()
+    for tensors in zip(*(load_file(f"{run}/posterior.safetensors").items() for run in ("run", "whole")), strict=True):
+        (name, one), (other_name, other) = tensors
+        assert name == other_name
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from infoform.cli.commit import commit
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
@@ -79,6 +80,7 @@ def recorded(
         "began": began.isoformat(timespec="seconds"),
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
+        "commit": commit(),
         "versions": versions(),
     }
     text = json.dumps(jsonable(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

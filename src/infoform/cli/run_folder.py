@@ -22,7 +22,7 @@ from infoform.cli.options import DataOptions, ModelOptions
 from infoform.cli.sources import Data, Reading, open_data
 from infoform.laplace import Laplace
 
-LATER = ("tune", "trials", "predict", "evaluate", "acquire")
+LATER = ("plan", "tune", "trials", "predict", "evaluate", "acquire", "report")
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ class ImageFiles(Dataset[Any]):
         self.files, self.labels, self.dtype = files, labels, dtype
         self.channels = 1 if options.gray else 3
         self.size = _size(options.image_size)
-        self.mean = _channels(options.image_mean, "--image-mean", self.channels, 0.0)
-        self.std = _channels(options.image_std, "--image-std", self.channels, 1.0)
+        self.mean = channel_values(options.image_mean, "--image-mean", self.channels, 0.0)
+        self.std = channel_values(options.image_std, "--image-std", self.channels, 1.0)
         self.shape: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
@@ -93,6 +93,17 @@ class ImageFiles(Dataset[Any]):
         return (scaled,) if self.labels is None else (scaled, self.labels[index])
 
 
+def channel_values(text: str | None, option: str, channels: int, default: float) -> Tensor:  # (1 or C, 1, 1)
+    """Return the numbers of an option that takes one, or one for each channel."""
+    try:
+        values = [default] if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) not in (1, channels) or (option == "--image-std" and any(value <= 0 for value in values)):
+        raise Mistake(f"{option} must be one number, or one for each of {channels} channels, got '{text}'.")
+    return torch.tensor(values).reshape(-1, 1, 1)
+
+
 def _images(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
 
@@ -104,16 +115,6 @@ def _size(text: str | None) -> tuple[int, int] | None:  # (H, W)
     if len(sides) > 2 or not all(side.strip().isdigit() and int(side) > 0 for side in sides):
         raise Mistake(f"--image-size must be a number of pixels, or height x width as 224x320, got '{text}'.")
     return int(sides[0]), int(sides[-1])
-
-
-def _channels(text: str | None, option: str, channels: int, default: float) -> Tensor:  # (C, 1, 1)
-    try:
-        values = [default] if text is None else [float(part) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if len(values) not in (1, channels) or (option == "--image-std" and any(value <= 0 for value in values)):
-        raise Mistake(f"{option} must be one number, or one for each of {channels} channels, got '{text}'.")
-    return torch.tensor(values).reshape(-1, 1, 1)
 
 
 def _pillow() -> None:

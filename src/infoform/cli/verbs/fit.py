@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from infoform.cli.mistakes import Mistake
+from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PosteriorOptions, names_in
 from infoform.cli.record import Record, recorded
 
 if TYPE_CHECKING:
     from infoform.laplace import Laplace
-
-SPECTRUM = 100  # eigenvalues of a layer in the JSON
 
 
 def fit(
@@ -56,6 +54,14 @@ def fit(
             rich_help_panel="Output",
         ),
     ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write here every minute; the same command goes on from there when it was killed.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     update: Annotated[
         bool, typer.Option("--update", help="Add these data to the run's posterior.", rich_help_panel="Posterior")
     ] = False,
@@ -90,6 +96,11 @@ def fit(
         infoform fit runs/d -m my.package:net -d my.package:train_loader \\
             --layers 'head.*'
 
+    A fit of hours, which may be killed and started again:
+
+        infoform fit runs/e -m model.py:net -w net.pt -d photos/train \\
+            --checkpoint runs/e.part
+
     Next: infoform tune RUN --data VALIDATION
     """
     from infoform.cli.run_folder import RunFolder
@@ -98,14 +109,21 @@ def fit(
     if folder.posterior.exists() and not (force or update):
         raise Mistake(f"'{run}' holds a posterior; give --force to replace it, --update to add to it, or another RUN.")
     with recorded(context, output, folder=run, name="update" if update else "fit") as record:
-        if update:
-            laplace, about = _updated(folder, data, model, options, record)
-        else:
-            laplace, about = _fitted(data, model, options, likelihood, noise, posterior, record)
+        try:
+            if update:
+                laplace, about = _updated(folder, data, model, options, checkpoint, record)
+            else:
+                laplace, about = _fitted(data, model, options, likelihood, noise, posterior, checkpoint, record)
+        except KeyboardInterrupt:
+            if checkpoint is not None:
+                say(f"the fit so far is in '{checkpoint}'; the same command goes on from there.", style="yellow")
+            raise
         if memory is not None:
             laplace.shrink(memory)
         laplace.save(folder.posterior, curvature=keep_curvature or update)
         record.written.append(folder.posterior)
+        if checkpoint is not None and not any(checkpoint.iterdir()):
+            checkpoint.rmdir()  # the fit is saved, and has removed what was in it
         folder.forget_results()  # they were another posterior's
         _report(laplace, about, record)
 
@@ -117,6 +135,7 @@ def _fitted(
     likelihood: str,
     noise: float | None,
     posterior: PosteriorOptions,
+    checkpoint: Path | None,
     record: Record,
 ) -> tuple["Laplace", dict[str, Any]]:
     from infoform.cli.model_source import ModelSource
@@ -139,12 +158,17 @@ def _fitted(
     if source.weights is None:
         record.note("no --weights given: the weights are those that the factory gives.")
     opened = read_for(network, data, options, chosen.name, {}, labelled=True)
-    laplace.fit(opened.loader, progress=record.progress)
+    laplace.fit(opened.loader, checkpoint=checkpoint, progress=record.progress)
     return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
 
 
 def _updated(
-    folder: Any, data: str, model: ModelOptions, options: DataOptions, record: Record
+    folder: Any,
+    data: str,
+    model: ModelOptions,
+    options: DataOptions,
+    checkpoint: Path | None,
+    record: Record,
 ) -> tuple["Laplace", dict[str, Any]]:
     from infoform.cli.run_folder import OpenRun
 
@@ -153,13 +177,14 @@ def _updated(
     if not run.has_curvature:
         raise Mistake(f"--update needs a run that was fitted with --keep-curvature, and '{folder.path}' was not.")
     opened = run.read(data, labelled=True)
-    run.laplace.fit(opened.loader, update=True, progress=record.progress)
+    run.laplace.fit(opened.loader, update=True, checkpoint=checkpoint, progress=record.progress)
     return run.laplace, {"model": earlier["model"], "data": {"source": data, "facts": earlier["data"]["facts"]}}
 
 
 def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
     from rich.table import Table
 
+    from infoform.cli.costs import spectrum, structures, weight_bytes
     from infoform.plan import plan
     from infoform.sizes import show_bytes
 
@@ -189,19 +214,11 @@ def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
         "noise": laplace.noise,
         "total_bytes": planned.total_bytes,
         "kept": planned.kept,
-        "layers": [{**asdict(layer), "eigenvalues": _spectrum(laplace, layer.name)} for layer in planned.layers],
+        "weight_bytes": weight_bytes(laplace),
+        "layers": [{**asdict(layer), "spectrum": spectrum(laplace, layer.name)} for layer in planned.layers],
+        "structures": structures(laplace, planned),
         "coverage": list(laplace.coverage()),
     }
-
-
-def _spectrum(laplace: "Laplace", name: str) -> list[float] | None:
-    """Return the largest eigenvalues that the layer's basis has, in falling order; None where it has no basis."""
-    bases = laplace.curvature[name].bases
-    if not bases:
-        return None
-    basis = bases.get(laplace.settings.basis) or next(iter(bases.values()))
-    values: list[float] = basis.eigenvalues.double().flatten().sort(descending=True).values[:SPECTRUM].tolist()
-    return values
 
 
 def read_rank(text: str) -> Any:

@@ -74,7 +74,7 @@ def plan(
         infoform plan runs/a --memory 2MB
         infoform plan runs/a --memory 2MB --apply
     """
-    with recorded(context, output) as record:
+    with recorded(context, output, folder=run if run is not None and run.is_dir() else None) as record:
         if run is None:
             if apply:
                 raise Mistake("--apply is for the plan of a run; give RUN, or leave it out.")

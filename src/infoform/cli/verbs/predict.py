@@ -50,6 +50,7 @@ def predict(
         infoform predict runs/a --data photos/new --out predictions.parquet
         infoform predict runs/a --data new.npz --kind mc --samples 30
     """
+    from infoform.cli.extremes import describe
     from infoform.cli.run_folder import OpenRun
     from infoform.integrations.tables import to_columns
 
@@ -73,6 +74,7 @@ def predict(
         columns = to_columns(predicted, names=names, classes=opened.classes)
         write_columns(target, columns)
         record.written.append(target)
+        examples, note = describe(opened, found, predicted, None)
         _show(columns, predicted, record)
         record.result = {
             "examples": len(predicted),
@@ -80,7 +82,26 @@ def predict(
             "columns": list(columns),
             "mean_entropy": float(predicted.entropy.mean()),
             "mean_confidence": None if predicted.probs is None else float(predicted.confidence.mean()),
+            **_summary(predicted, opened.classes),
+            **examples,
         }
+        if note is not None:
+            record.note(note)
+
+
+def _summary(predicted: "Prediction", classes: list[str] | None) -> dict[str, Any]:
+    """Return how often each class is predicted and with which confidence, or how wide the intervals are."""
+    import torch
+
+    if predicted.probs is None:
+        return {"mean_std": predicted.std.mean(0), "mean_epistemic_std": predicted.epistemic.sqrt().mean(0)}
+    counted = torch.bincount(predicted.labels.cpu(), minlength=predicted.probs.shape[1]).tolist()
+    names = classes or [str(index) for index in range(len(counted))]
+    confidence = torch.histogram(predicted.confidence.double().cpu().clamp(0, 1), 20, range=(0.0, 1.0))
+    return {
+        "predicted_classes": [[name, count] for name, count in zip(names, counted, strict=True)],
+        "confidence_histogram": {"edges": confidence.bin_edges, "count": confidence.hist.long()},
+    }
 
 
 def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:

@@ -1,0 +1,64 @@
+"""What a fit tells about bytes: each layer's spectrum and its price by rank, and what other structures would take."""
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from infoform.budget import rank_curve
+from infoform.footprint import Dimensions
+from infoform.laplace import Laplace
+from infoform.plan import MAX_RANK, plan
+from infoform.posteriors import STRUCTURES
+
+if TYPE_CHECKING:
+    from infoform.planned import Plan
+
+RANKS = 48  # places on a layer's curve, evenly spaced on a logarithmic scale
+
+
+def spectrum(laplace: Laplace, name: str) -> dict[str, Any] | None:
+    """Return the layer's K-th eigenvalue, the share kept by K pairs and their bytes, for some K; None without a basis.
+
+    The bytes are of structure inf, which is the one that has a rank; None for the others.
+    """
+    curvature = laplace.curvature[name]
+    kind, options = laplace.settings.resolve(None, {})
+    eigen = curvature.bases.get(options.get("basis", laplace.settings.basis))
+    if eigen is None:
+        return None
+    values = eigen.eigenvalues.double().flatten().sort(descending=True).values.cpu()
+    total = float(values.sum()) + (0.0 if eigen.residual is None else float(eigen.residual.double().sum()))
+    energy, nbytes = values.cumsum(0)[:MAX_RANK], None
+    if kind == "inf" and curvature.diagonal is not None:
+        columns = (eigen.gradient_vectors.shape[1], eigen.input_vectors.shape[1])
+        size = Dimensions(*curvature.shape, columns, curvature.diagonal.dtype)
+        curve = rank_curve(size, eigen, options, max_rank=MAX_RANK)
+        energy, nbytes = curve.energy, curve.nbytes + laplace.prior_bytes(name)
+    ranks = torch.logspace(0, math.log10(len(energy)), RANKS, dtype=torch.float64).round().long()
+    places = ranks.clamp(1, len(energy)).unique() - 1
+    return {
+        "rank": places + 1,
+        "eigenvalue": values[places],
+        "kept": (energy[places] / total).clamp_max(1) if total > 0 else torch.ones(len(places)),
+        "nbytes": None if nbytes is None else nbytes[places],
+    }
+
+
+def structures(laplace: Laplace, planned: "Plan") -> list[dict[str, Any]]:
+    """Return the bytes of every structure at this run's rank: those of its own as they are, the others as planned."""
+    settings = laplace.settings
+    found = []
+    for name in STRUCTURES:
+        if name != settings.structure:
+            options = asdict(settings) | {"structure": name, "statistics": "needed"}
+            other = plan(Laplace(laplace.model, laplace.likelihood, prior=laplace.prior.name, **options))
+            found.append({"structure": name, "bytes": other.total_bytes, "exact": other.exact, "own": False})
+    own = {"structure": settings.structure, "bytes": planned.total_bytes, "exact": True, "own": True}
+    return sorted([*found, own], key=lambda one: one["bytes"])
+
+
+def weight_bytes(laplace: Laplace) -> int:
+    """Return the bytes of the network's own parameters."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in laplace.model.parameters())
