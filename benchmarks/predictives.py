@@ -35,6 +35,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "predictives.md"
 STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
 PRIORS = ("isotropic", "activation")
 TUNING = ("validation", "evidence")
+NOISE_TOO = "evidence, noise too"  # of a regression
 Data = tuple[Tensor, Tensor]
 
 
@@ -57,11 +58,12 @@ class Task:
     samples: int = 30
     kinds: tuple[str, ...] = ("linear", "mc", "linear-mc")
     priors: tuple[str, ...] = PRIORS
+    tunings: tuple[str, ...] = TUNING
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the page must know of the task."""
-        names = ("what", "networks", "precisions", "structures", "samples", "kinds", "priors")
+        names = ("what", "networks", "precisions", "structures", "samples", "kinds", "priors", "tunings")
         return {name: getattr(self, name) for name in names}
 
 
@@ -101,7 +103,8 @@ def uci() -> Iterator[Task]:
             parts = tuple((x[part], y[part]) for part in (fit, validation, rows[1]))
             taus = tuple(10.0**power for power in np.arange(-6, 4.1, 0.5))
             what = f"UCI {name}, one hidden layer of 50, splits 0 to 2"
-            yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, taus)
+            tunings = (*TUNING, NOISE_TOO)
+            yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, taus, tunings=tunings)
 
 
 def mnist() -> Iterator[Task]:
@@ -149,14 +152,14 @@ def run(task: Task, results: dict[str, Any]) -> None:
     laplace.fit(batches(task.train), progress=False)
     base = {"task": task.name, "seed": task.seed}
     add(results, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
-    for kind, tuning, structure, prior in product(task.kinds, TUNING, task.structures, task.priors):
+    for kind, tuning, structure, prior in product(task.kinds, task.tunings, task.structures, task.priors):
         choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
         add(results, choice, partial(scores, task, laplace, structure, prior, kind, tuning))
 
 
 def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
-    if tuning == "evidence":
-        laplace, tau = by_evidence(task, laplace, structure, prior)
+    if tuning != "validation":
+        laplace, tau = by_evidence(task, structure, prior, noise="evidence" if tuning == NOISE_TOO else "residuals")
     else:
         found = {
             precision: predict(task, laplace, structure, prior, kind, precision, task.validation)["nll"]
@@ -166,10 +169,10 @@ def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, ki
     return {"prior_precision": tau, **predict(task, laplace, structure, prior, kind, tau, task.test, task.unknown)}
 
 
-def by_evidence(task: Task, laplace: infoform.Laplace, structure: str, prior: str) -> tuple[infoform.Laplace, float]:
-    """Return what `tune()` gives: the τ of the largest evidence and, for regression, the noise that goes with it."""
+def by_evidence(task: Task, structure: str, prior: str, *, noise: str) -> tuple[infoform.Laplace, float]:
+    """Return what `tune()` gives: the τ of the largest evidence and perhaps the noise that goes with it."""
     tuned = infoform.Laplace(task.model, task.likelihood, structure=structure, prior=prior)
-    tuned.fit(batches(task.train), progress=False).tune()
+    tuned.fit(batches(task.train), progress=False).tune(noise=noise)
     assert isinstance(tuned.prior_precision, float)
     return tuned, tuned.prior_precision
 

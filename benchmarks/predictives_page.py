@@ -14,8 +14,7 @@ from statistics import mean, median, stdev
 from typing import Any
 
 KINDS = ("linear", "mc", "linear-mc")
-TUNING = ("evidence", "validation")
-COLUMNS = tuple(product(KINDS, TUNING))
+TUNING = ("evidence", "evidence, noise too", "validation")
 EVIDENCE_RANGE = (1e-6, 1e6)
 CHOICES = ("task", "seed", "structure", "prior", "kind", "tuning")
 Row = dict[str, Any]
@@ -32,10 +31,11 @@ class About:
     precisions: Sequence[float]
     kinds: Sequence[str]
     priors: Sequence[str]
+    tunings: Sequence[str]
 
     @property
     def expected(self) -> int:
-        return self.networks * (len(self.structures) * len(self.priors) * len(self.kinds) * len(TUNING) + 1)
+        return self.networks * (math.prod(map(len, (self.structures, self.priors, self.kinds, self.tunings))) + 1)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,12 @@ def table(rows: Sequence[Row], measure: Measure) -> str:
             return f"{text} (of {len(values)})"
         return f"**{text}**" if means[key] == best else text
 
-    heads = ["structure", "prior", *(f"{kind}, {tuning}" for kind, tuning in COLUMNS)]
-    lines = [heads, ["---"] * 2 + ["---:"] * len(COLUMNS)]
-    lines.append(["plain network", "", *[cell(("plain",))] * len(COLUMNS)])
+    columns = [column for column in product(KINDS, TUNING) if any(key[2:] == column for key in cells)]
+    heads = ["structure", "prior", *(f"{kind}, {tuning}" for kind, tuning in columns)]
+    lines = [heads, ["---"] * 2 + ["---:"] * len(columns)]
+    lines.append(["plain network", "", *[cell(("plain",))] * len(columns)])
     for structure, prior in dict.fromkeys(key[:2] for key in cells if len(key) > 1):
-        lines.append([structure, prior, *(cell((structure, prior, *column)) for column in COLUMNS)])
+        lines.append([structure, prior, *(cell((structure, prior, *column)) for column in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -115,8 +116,8 @@ def _head(rows: Sequence[Row], abouts: Mapping[str, About]) -> str:
         f"edit.{state}\n\n"
         "A row is one choice of all four on one trained network. *Validation*: the τ of the smallest NLL of "
         "validation data on a grid, for each kind by itself. *Evidence*: the τ of the largest evidence between "
-        f"{EVIDENCE_RANGE[0]:g} and {EVIDENCE_RANGE[1]:g}, and with it the noise of a regression; under "
-        "validation the noise stays as fitted to the residuals. N is the number of training examples, `inf` and "
+        f"{EVIDENCE_RANGE[0]:g} and {EVIDENCE_RANGE[1]:g}, as `tune()` finds it; the noise of a regression stays as "
+        'fitted to the residuals, but under *evidence, noise too* (`tune(noise="evidence")`). N is the number of training examples, `inf` and "
         "`inf-paper` have rank 100, the activation prior has 16 shared eigenpairs, `linear` samples its Gaussian "
         'logits (`link="mc"`, the default). UCI targets are standardised, and their NLL is of that scale. Cells are '
         "mean ± standard deviation over networks (seeds or splits), the best mean of a table in bold; *(of n)* marks a "
@@ -133,7 +134,7 @@ def _about(about: About, rows: Sequence[Row]) -> str:
         f"{about.what[0].upper()}{about.what[1:]}. {found}. {about.samples} samples, "
         f"{len(about.precisions)} values of τ from {low:g} to {high:g}."
     )
-    for tuning, (least, greatest) in (("validation", (low, high)), ("evidence", EVIDENCE_RANGE)):
+    for tuning, (least, greatest) in (("validation", (low, high)), *((one, EVIDENCE_RANGE) for one in TUNING[:2])):
         chosen = [row["prior_precision"] for row in rows if row["choice"].get("tuning") == tuning]
         edge = sum(not least * 1.1 < tau < greatest / 1.1 for tau in chosen)
         if edge:
@@ -207,6 +208,8 @@ def _tuning_said(rows: Sequence[Row]) -> str:
         + _by_task(rows, by_kind)
         + " What evidence adds to the NLL, by structure and prior. "
         + _by_task(rows, by_structure)
+        + " With the noise by evidence too. "
+        + _by_task(rows, lambda own: _all_measures(paired(own, "tuning", TUNING[1], "validation")))
         + " Validation picks τ by NLL, which favours it there; ECE and AUROC it does not see."
     )
 

@@ -92,9 +92,8 @@ def test_tuning_finds_the_noise_of_a_linear_model() -> None:
     model = nn.Linear(3, 1, bias=False).double()
     with torch.no_grad():
         model.weight.copy_(torch.linalg.lstsq(x, y).solution.T)
-    laplace = (
-        infoform.Laplace(model, "regression", structure="full", fisher="exact").fit([(x, y)], progress=False).tune()
-    )
+    laplace = infoform.Laplace(model, "regression", structure="full", fisher="exact").fit([(x, y)], progress=False)
+    laplace.tune(noise="evidence")
     assert laplace.noise == pytest.approx(0.3, rel=0.05)
     assert laplace.noise is not None
     # MacKay's fixed point: τ = γ / |w|², γ the number of well-determined weights
@@ -106,7 +105,22 @@ def test_tuning_finds_the_noise_of_a_linear_model() -> None:
 
 def test_known_noise_is_left_alone() -> None:
     laplace, _, _ = fit(infoform.Regression(noise=0.7))
-    assert laplace.tune().noise == 0.7
+    assert laplace.tune(noise="evidence").noise == 0.7
+
+
+def test_noise_stays_as_the_residuals_have_it_unless_asked_for() -> None:
+    laplace, _, _ = fit(infoform.Regression())
+    before = laplace.noise
+    assert laplace.tune().noise == before
+    assert laplace.tune(noise="evidence").noise != before
+
+
+def test_noise_by_another_name_or_from_validation_is_refused() -> None:
+    laplace, x, y = fit(infoform.Regression())
+    with pytest.raises(ValueError, match="noise must be one of 'residuals', 'evidence', got 'free'"):
+        laplace.tune(noise="free")
+    with pytest.raises(ValueError, match="noise .with val_loader. must be one of 'residuals'"):
+        laplace.tune([(x, y)], noise="evidence", progress=False)
 
 
 def test_evidence_prefers_the_right_model() -> None:

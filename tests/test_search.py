@@ -121,6 +121,18 @@ def test_scores_that_are_not_finite_do_not_win() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
+def test_trials_on_other_validation_data_are_not_mixed_in(
+    fitted: tuple[infoform.Laplace, Data], tmp_path: Path
+) -> None:
+    laplace, data = fitted
+    options: dict[str, Any] = {"trials": 2, "path": tmp_path / "trials.json", "progress": False}
+    laplace.tune(data, **options)
+    laplace.tune(data, **options)
+    with pytest.raises(ValueError, match="other settings"):
+        laplace.tune([(x + 1, y) for x, y in data], **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
 def test_tuning_sets_the_best_pair_and_keeps_all_trials(fitted: tuple[infoform.Laplace, Data]) -> None:
     laplace, data = fitted
     laplace.tune(data, trials=15, num_data=(6, 600), progress=False)

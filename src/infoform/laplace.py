@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import asdict, replace
+from functools import reduce
 from os import PathLike
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils.data import DistributedSampler
 from infoform import storage
 from infoform.archive import Archive, pack, unpack
 from infoform.batches import device_of, read_inputs
-from infoform.checkpoint import Checkpoint
+from infoform.checkpoint import Checkpoint, folded
 from infoform.coverage import Coverage, describe, find_layers
 from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted
 from infoform.defaults import default_prior
@@ -216,6 +217,7 @@ class Laplace:
         *,
         objective: str | None = None,
         per_layer: bool = False,
+        noise: str = "residuals",
         method: str = "grid",
         trials: int = 26,
         prior_precision: tuple[float, float] = (1e-4, 1e6),
@@ -227,21 +229,26 @@ class Laplace:
         path: str | PathLike[str] | None = None,
         progress: bool = True,
     ) -> "Laplace":
-        """Set τ (and, by evidence, the noise; by a search, N) to the best found.
+        """Set τ (and, by a search, N) to the best found.
 
-        Without `val_loader`: by evidence, with one τ or one for each layer (`per_layer=True`). With it: a search over
+        Without `val_loader`: by evidence, with one τ or one for each layer (`per_layer=True`), and with
+        `noise="evidence"` also the free noise of a regression, which otherwise stays. With it: a search over
         pairs (N, τ) within the given ranges, scored by `objective` ("nll", "ece" or "brier") of predictions of this
         `kind`; `method` is "grid", "random" or "optuna", `path` a JSON file that keeps every trial and resumes.
         The trials are in `self.trials` afterwards.
         """
         self._fitted()
+        check_choice("noise", noise, ("residuals", "evidence"))
         if val_loader is None:
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
-            self._tune_by_evidence(per_layer)
+            self._tune_by_evidence(per_layer, free_noise=noise == "evidence")
             return self
+        check_choice("noise (with val_loader)", noise, ("residuals",))
         examples = float(self._fitted().summary.num_examples)
         seed = self.settings.seed if seed is None else seed
         how = How(kind, samples, link, seed)
+        with isolated(seed, loader=val_loader):
+            batches, sampler = list(val_loader), distributed_sampler(val_loader)
         search = Search(
             objective=objective or "nll",
             method=method,
@@ -255,11 +262,12 @@ class Laplace:
                 "prior": self.prior.name,
                 "model": storage.fingerprint(self.model),
                 "examples": examples,
+                "validation": None
+                if sampler is not None
+                else reduce(lambda digest, batch: folded(batch, digest), batches, 0),
                 **asdict(how),
             },
         )
-        with isolated(seed, loader=val_loader):
-            batches, sampler = list(val_loader), distributed_sampler(val_loader)
 
         def score(count: float, tau: float) -> dict[str, float]:
             from infoform.metrics import evaluate
@@ -434,7 +442,7 @@ class Laplace:
                 raise ValueError("the loader gave no examples to predict.")
         return every
 
-    def _tune_by_evidence(self, per_layer: bool) -> None:
+    def _tune_by_evidence(self, per_layer: bool, *, free_noise: bool) -> None:
         fit = self._fitted()
         built = self._structure_layers(None, {})
         examples = fit.summary.num_examples
@@ -452,7 +460,7 @@ class Laplace:
             per_layer=per_layer,
             noise=self.noise,
             log_likelihood=lambda noise: self.likelihood.log_likelihood(fit.summary, noise),
-            free_noise=self.likelihood.free_noise,
+            free_noise=free_noise and self.likelihood.free_noise,
         )
         self.prior_precision, self.noise, self.num_data = found.prior_precision, found.noise, float(examples)
 

@@ -1,7 +1,7 @@
 """Choosing τ and the noise by evidence, which needs no data.
 
-Log evidence is maximised over log τ (one for all layers or one for each) and, for regression with free noise, log σ,
-in turn. Every step is a problem in one number, and layers with a τ of their own are problems of their own.
+Log evidence is maximised over log τ (one for all layers or one for each) and, if asked for, log σ of a regression, in
+turn. Every step is a problem in one number, and layers with a τ of their own are problems of their own.
 """
 
 import math

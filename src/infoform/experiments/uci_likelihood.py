@@ -105,7 +105,8 @@ class UciLikelihood(Experiment[LikelihoodSettings]):
         tuning, testing = fitted(chosen.held_out, held), fitted(chosen.model, split)
         testing.noise = tuning.noise  # so that N and τ mean the same for both
         scores = likelihoods(tuning, testing, held, split, chosen.variance, settings.prior_precisions)
-        by_evidence = infoform.Laplace(chosen.model, "regression").fit(_data(split), progress=False).tune()
+        by_evidence = infoform.Laplace(chosen.model, "regression").fit(_data(split), progress=False)
+        by_evidence.tune(noise="evidence")
         prediction = by_evidence.predict(split.test_x)
         total = prediction.epistemic[:, 0] + prediction.aleatoric[:, 0]
         residual = residuals(chosen.model, split)
