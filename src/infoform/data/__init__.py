@@ -10,4 +10,6 @@ DATA_SETS: dict[str, str] = {  # name -> module
     "notmnist": "infoform.data.notmnist",
     "cifar10": "infoform.data.cifar10",
     "svhn": "infoform.data.svhn",
+    "imagenet": "infoform.data.imagenet",
+    "paintings": "infoform.data.paintings",
 }

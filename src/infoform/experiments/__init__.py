@@ -21,6 +21,9 @@ EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
     "active-learning": "infoform.experiments.active_learning",
     "mnist": "infoform.experiments.mnist",
     "cifar10": "infoform.experiments.cifar10",
+    "imagenet": "infoform.experiments.imagenet",
+    "imagenet-efficientnet": "infoform.experiments.imagenet_efficientnet",
+    "imagenet-resnet50": "infoform.experiments.imagenet_resnet50",
 }
 
 

@@ -13,8 +13,8 @@ def draw(name: str, result: Result, folder: Path) -> None:
     """Draw reliability, entropy, eigenvalues and tuning into `folder`."""
     rows = {method: found[0] for method, found in collect(result).items()}
     chosen = {m: row for m, row in rows.items() if len(m.split()) == 1 or m.endswith("validation")}
-    _reliability(dict(list(chosen.items())[:SHOWN]), folder / f"{name}-reliability.png")
-    _entropy(dict(list(chosen.items())[:SHOWN]), folder / f"{name}-entropy.png")
+    draw_reliability(dict(list(chosen.items())[:SHOWN]), folder / f"{name}-reliability.png")
+    draw_entropy(dict(list(chosen.items())[:SHOWN]), folder / f"{name}-entropy.png")
     _eigenvalues(result.pieces["curvature 0"]["spectra"], folder / f"{name}-eigenvalues.png")
     _tuning({m: row for m, row in rows.items() if m.endswith("validation") and "tried" in row}, folder, name)
 
@@ -28,7 +28,8 @@ def _figure(columns: int, rows: int = 1, *, width: float = 3.2, height: float = 
     return figure, figure.subplots(rows, columns, squeeze=False).ravel()
 
 
-def _reliability(rows: dict[str, Any], path: Path) -> None:
+def draw_reliability(rows: dict[str, Any], path: Path) -> None:
+    """Draw accuracy over confidence, a line for each method."""
     figure, (axes,) = _figure(1, width=5.5, height=4.5)
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
     for method, row in rows.items():
@@ -41,7 +42,8 @@ def _reliability(rows: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _entropy(rows: dict[str, Any], path: Path) -> None:
+def draw_entropy(rows: dict[str, Any], path: Path) -> None:
+    """Draw histograms of entropy on known and unknown images, one picture for each method."""
     columns = min(3, len(rows))
     figure, all_axes = _figure(columns, -(-len(rows) // columns))
     for axes, (method, row) in zip(all_axes, rows.items(), strict=False):
