@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .growth import EXAMPLES, QUICK_EXAMPLES, QUICK_WIDTHS, WIDTHS, with_examples, with_width
-from .memory import measure_peak, peak_in_child
+from .memory import measure_peak, peak_in_child, statistics_bytes
 from .methods import METHODS, OURS, PLAIN, Method
 from .networks import FULL, Network, networks
 from .page import write_page
@@ -26,7 +26,9 @@ def main() -> None:
     table = networks(asked.quick, asked.examples)
     if asked.peak_of is not None:
         method = PLAIN if asked.peak_of == "plain" else ALL[asked.peak_of]
-        print(json.dumps(measure_peak(table[asked.networks[0]], method, limits)))
+        found = measure_peak(table[asked.networks[0]], method, limits)
+        found["statistics_bytes"] = statistics_bytes(table[asked.networks[0]], asked.peak_of)
+        print(json.dumps(found))
         return
     folder = ROOT / "out" / "speed" if asked.quick else ROOT / "benchmarks" / "results"
     results = Results(asked.results or folder / "speed.json")

@@ -31,8 +31,15 @@ loaded beforehand.
 
 **Fit** is up to the posterior, eigendecompositions included; for curvlinops and nngeometry, which have no posterior, it
 is up to the Kronecker factors (KFAC) or the eigenbasis and its eigenvalues (EKFAC). **With a sample** adds the first
-draw of all weights. **Peak** is the most memory that a run takes above model and data, in a process of its own: the
-high-water mark of resident memory is reset before it (`/proc/self/clear_refs`), and is of the fit with its sample.
+draw of all weights.
+
+**Peaks** are in a process of its own for each method, which has run it on two batches before. The high-water mark of
+resident memory is reset before each part (`/proc/self/clear_refs`), and its peak is what it takes above what was there
+when it began: the fit above model and data, making the posterior above the fit's result, a first sample above the
+posterior. The C library is told to give what is freed back at once (`MALLOC_MMAP_THRESHOLD_=65536`), so that a peak
+is of memory in use; **resident** is the same where it keeps freed memory for later, as it does if not told otherwise.
+**Statistics** are the fit's own running sums, at most at a time, as `infoform.plan` tells; what is beyond them is the
+memory that the fit works in, and is told in peaks of a plain pass (to be at most 1.3).
 """
 
 
@@ -46,6 +53,7 @@ def write_page(results: Results, folder: Path, networks: Mapping[str, Network]) 
     parts += _against_peers(rows, networks)
     for name, network in networks.items():
         parts += _fits(rows, name, network)
+    parts += _peaks(rows, networks)
     parts += _posteriors(rows, networks)
     parts += _growth(rows, folder)
     parts += _calls()
@@ -93,26 +101,24 @@ def _against_peers(rows: Sequence[Row], networks: Mapping[str, Network]) -> Iter
 
 
 def _fits(rows: Sequence[Row], name: str, network: Network) -> Iterator[str]:
-    found, peaks = find(rows, "fits", name), find(rows, "peaks", name)
+    found = find(rows, "fits", name)
     if not found:
         return
     plain = [time for row in found.values() for time in row.get("plain_seconds", [])]
-    base = peaks.get("plain", {}).get("peak_bytes")
     counts = sorted({(row["examples"], row["batch"]) for row in found.values() if "examples" in row})
     yield f"### {name}\n"
     data = " and ".join(f"{examples:,} examples in batches of {batch}" for examples, batch in counts)
     yield (
         f"{network.about[0].upper()}{network.about[1:]}; {data}. "
-        f"A plain pass: {number(median(plain) if plain else None, ' s')}, peak {size(base)}.\n"
+        f"A plain pass: {number(median(plain) if plain else None, ' s')}.\n"
     )
     lines, notes = [], []
     for method in sorted(found, key=lambda one: (KINDS.index(ALL[one].structure), one in PEERS)):
-        row, peak = found[method], peaks.get(method, {})
+        row = found[method]
         if "skipped" in row:
             notes.append(f"* {method}: left out, {row['skipped']}.")
             continue
-        notes += [f"* {method} failed: {one['failed']}" for one in (row, peak) if "failed" in one]
-        above = peak.get("peak_bytes")
+        notes += [f"* {method} failed: {row['failed']}"] if "failed" in row else []
         lines.append(
             [
                 f"**{method}**" if method in OURS else method,
@@ -120,8 +126,6 @@ def _fits(rows: Sequence[Row], name: str, network: Network) -> Iterator[str]:
                 number(ratio(row, "fit")) if method in OURS else "",
                 number(sampled(row)),
                 number(seconds(row), " s"),
-                size(above),
-                number(above / base) if above and base else "–",
                 "failed" if "failed" in row else len(row["seconds"].get("fit", [])),
             ]
         )
@@ -131,13 +135,54 @@ def _fits(rows: Sequence[Row], name: str, network: Network) -> Iterator[str]:
         "of that, `.fit()`",
         "with a sample",
         "time of the fit",
-        "peak",
-        "in plain peaks",
         "runs",
     ]
     yield table(head, lines) + "\n"
     if notes:
         yield "\n".join(notes) + "\n"
+
+
+def _peaks(rows: Sequence[Row], networks: Mapping[str, Network]) -> Iterator[str]:
+    """Write what each part takes, and what a fit takes beyond its statistics beside a plain pass."""
+    yield "## Peak memory\n"
+    for name in networks:
+        found = find(rows, "peaks", name)
+        base = found.get("plain", {}).get("peaks", {}).get("fit")
+        if base is None:
+            continue
+        lines, notes = [], []
+        for method in sorted(found.keys() - {"plain"}, key=lambda one: (KINDS.index(ALL[one].structure), one in PEERS)):
+            row = found[method]
+            notes += [f"* {method} failed: {row['failed']}"] if "failed" in row else []
+            peaks, statistics = row.get("peaks", {}), row.get("statistics_bytes")
+            beyond = None if statistics is None or "fit" not in peaks else peaks["fit"] - statistics
+            lines.append(
+                [
+                    f"**{method}**" if method in OURS else method,
+                    size(peaks.get("fit")),
+                    size(statistics),
+                    number(None if beyond is None else beyond / base),
+                    size(peaks.get("posterior")),
+                    size(peaks.get("sample")),
+                    size((row.get("resident") or {}).get("fit")),
+                ]
+            )
+        yield f"### {name}: peaks\n"
+        resident = (found["plain"].get("resident") or {}).get("fit")
+        examples = found["plain"]["examples"]
+        yield f"{examples:,} examples; a plain pass takes {size(base)} ({size(resident)} resident).\n"
+        head = [
+            "method",
+            "fit",
+            "of that, statistics",
+            "the rest, in plain passes",
+            "posterior",
+            "sample",
+            "fit, resident",
+        ]
+        yield table(head, lines) + "\n"
+        if notes:
+            yield "\n".join(notes) + "\n"
 
 
 def _posteriors(rows: Sequence[Row], networks: Mapping[str, Network]) -> Iterator[str]:

@@ -42,6 +42,7 @@ class Capture:
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None
+    _last: bool = True  # whether a batch's calls are needed no more when their gradients have arrived
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the model's outputs for the batch, ready for `backward`."""
@@ -60,7 +61,7 @@ class Capture:
     def backward(self, outputs: Tensor, vector: Tensor, sink: GradientSink, *, last: bool = True) -> None:
         """Send `vector` back through the network; `sink` gets each layer's calls as their gradients arrive."""
         assert self._anchor is not None
-        self._gradients, self._sink = {}, sink
+        self._gradients, self._sink, self._last = {}, sink, last
         try:
             if outputs.requires_grad:
                 torch.autograd.grad(outputs, self._anchor, vector, retain_graph=not last, allow_unused=True)
@@ -88,7 +89,7 @@ class Capture:
 
     def _flush(self, name: str) -> None:
         assert self._sink is not None
-        calls = self.calls[name]
+        calls = self.calls.pop(name) if self._last else self.calls[name]
         for call in calls:
             if call.inputs._version != call.version:
                 raise ValueError(

@@ -12,7 +12,9 @@ from infoform.products import aligned
 from infoform.statistics import Sums
 
 CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
-KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer
+KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer,
+KEPT_ROWS = 256  # but no more than so many examples, enough for products at full speed,
+KEPT_BYTES = 2**20  # unless all of them are small
 
 
 class Intake:
@@ -91,8 +93,11 @@ class Intake:
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
         size = inputs + outputs if self._outer else outputs * inputs + groups * count * inputs
-        limit = self._limit // KEPT_PART if self.keeps else self._limit  # what is kept, is kept for every layer
-        self._step = max(1, limit // (size * positions.element_size()))
+        size *= positions.element_size()
+        limit = self._limit
+        if self.keeps:  # for every layer at the same time
+            limit = min(limit // KEPT_PART, max(KEPT_BYTES, KEPT_ROWS * size))
+        self._step = max(1, limit // size)
         self._seen = sizes
 
 

@@ -114,6 +114,7 @@ def fit_curvature(
             tally = course.run(sums, bar("pass 2 of 2", batches))
             course.check_same_data(tally, whole=part == 1)
             summary = tally.summary()
+        data.capture.calls.clear()
         numbers = range(seen, seen + summary.num_examples)
         curvature = {name: one.finish(numbers) for name, one in statistics.items() if name in reached}
     fit = Fit(curvature, summary, unreached)

@@ -103,14 +103,20 @@ class OuterGradients(Gradients):
         if weights is None or residual is None:
             return squares
         chosen = weights.nonzero().squeeze(1)
-        length = weights[chosen].sqrt().unsqueeze(1)
-        inputs, outputs = self.inputs[chosen], self.outputs[chosen] * length
-        a_kept, g_kept = a[chosen] @ input_vectors.T, g[chosen] @ gradient_vectors.T * length
+        length, count = weights[chosen].sqrt().unsqueeze(1), len(chosen)
         # g aᵀ − ĝ âᵀ = (g − ĝ) aᵀ + ĝ (a − â)ᵀ, squared: no difference of large numbers
-        g_rest, a_rest = outputs - g_kept, inputs - a_kept
-        by_output = torch.cat([g_rest.square(), 2 * g_rest * g_kept, g_kept.square()])
-        by_input = aligned(inputs, 3 * len(chosen), inputs.shape[1])
-        torch.cat([inputs.square(), inputs * a_rest, a_rest.square()], out=by_input)
+        by_output = aligned(self.outputs, 3 * count, self.outputs.shape[1])
+        g_rest, mixed, g_kept = by_output.split(count)
+        torch.mm(g[chosen], gradient_vectors.T, out=g_kept).mul_(length)
+        torch.sub(torch.mul(self.outputs[chosen], length, out=g_rest), g_kept, out=g_rest)
+        torch.mul(g_rest, 2, out=mixed).mul_(g_kept)
+        by_input = aligned(self.inputs, 3 * count, self.inputs.shape[1])
+        inputs, mixed, a_rest = by_input.split(count)
+        torch.index_select(self.inputs, 0, chosen, out=inputs)
+        torch.sub(inputs, torch.mm(a[chosen], input_vectors.T, out=a_rest), out=a_rest)
+        torch.mul(inputs, a_rest, out=mixed)
+        for part in (g_rest, g_kept, inputs, a_rest):  # all of it in two matrices, without copies
+            part.square_()
         residual.addmm_(by_output.T, by_input)  # all three terms in one pass over the sum
         return squares
 

@@ -130,32 +130,35 @@ class LayerStatistics:
             sums.restore(under(state, f"{key}."))
 
     def finish(self, numbers: range) -> Curvature:
-        """Return the averages over the examples, which have these numbers."""
+        """Return the averages over the examples, which have these numbers, and forget the sums one by one."""
         examples = len(numbers)
 
-        def average(total: Tensor | None, count: float = examples) -> Tensor | None:
-            return None if total is None else total.div_(count).contiguous()
+        def average(sums: Sums | None, name: str, count: float = examples) -> Tensor | None:
+            total: Tensor | None = getattr(sums, name, None)
+            if total is None:
+                return None
+            setattr(sums, name, None)  # a copy may be needed below, and is to be the only one
+            return total.div_(count).contiguous()
 
         weight = float(part_weights(numbers, whole=WHOLE_RESIDUAL).sum())
 
         bases = {}
         for basis, sums in self._projected.items():
-            eigenvalues = average(sums.eigenvalues)
+            eigenvalues = average(sums, "eigenvalues")
             assert eigenvalues is not None
-            residual = average(sums.residual, max(1.0, weight))
+            residual = average(sums, "residual", max(1.0, weight))
             residual = None if residual is None else residual.clamp_min_(0)  # a sum of squares, but for rounding
             bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, residual)
-        inputs, gradients = self._inputs, self._gradients
         return Curvature(
             name=self._layer.name,
             shape=self._layer.shape,
-            positions=None if inputs is None else inputs.positions / examples,
-            input_factor=None if inputs is None else average(inputs.factor),
+            positions=None if self._inputs is None else self._inputs.positions / examples,
+            input_factor=average(self._inputs, "factor"),
             inputs=None if self._energy is None else self._energy.spectrum(numbers),
-            gradient_factor=None if gradients is None else average(gradients.factor),
-            diagonal=None if self._squares is None else average(self._squares.squares),
+            gradient_factor=average(self._gradients, "factor"),
+            diagonal=average(self._squares, "squares"),
             bases=bases,
-            block=None if self._block is None else average(self._block.block),
+            block=average(self._block, "block"),
         )
 
     def _forget(self) -> None:
