@@ -53,16 +53,16 @@ class ImageNetSettings(Settings):
     """Sizes of a run."""
 
     network: str = "mobilenet"
-    images: int = 1000  # classes of which the first image is for fit and tuning
-    test: int = 400  # classes of which the second image is for testing
-    unknown: int = 200  # paintings
+    images: int = 500  # classes of which the first image is for fit and tuning
+    test: int = 250  # classes of which the second image is for testing
+    unknown: int = 125  # paintings
     samples: int = 30  # networks of a prediction by `mc`
-    linear_samples: int = 10  # by `linear-mc`, each of which costs three times as much
+    linear_samples: int = 5  # by `linear-mc`, each of which costs three times as much
     methods: tuple[str, ...] = (*(f"{one} search" for one in STRUCTURES), *OTHERS, "swag")
     statistics: str = "all"  # "needed": those of `inf` and `diag` alone
-    rounds: tuple[tuple[int, int, int], ...] = ((100, 10, 1), (20, 40, 2), (5, 120, 6))  # pairs, images, samples
-    tuning_images: int = 40  # for τ alone
-    tuning_samples: int = 3
+    rounds: tuple[tuple[int, int, int], ...] = ((100, 8, 1), (20, 25, 2), (5, 80, 5))  # pairs, images, samples
+    tuning_images: int = 25  # for τ alone
+    tuning_samples: int = 2
     num_data: tuple[float, float] = (1e4, 1e8)  # bounds of the search
     prior_precision: tuple[float, float] = (1.0, 1e8)
     training_images: float = 1_281_167.0
@@ -110,6 +110,7 @@ class ImageNet(Experiment[ImageNetSettings]):
         if full:
             return ImageNetSettings(
                 network=self.network,
+                images=1000,
                 test=1000,
                 unknown=500,
                 linear_samples=30,

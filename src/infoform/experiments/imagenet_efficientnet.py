@@ -18,10 +18,8 @@ class ImageNetEfficientNet(ImageNet):
             images=250,
             test=120,
             unknown=60,
-            linear_samples=5,
             methods=(*(f"{one} validation" for one in STRUCTURES), "inf activation mc evidence"),
             tuning_images=20,
-            tuning_samples=2,
         )
 
 

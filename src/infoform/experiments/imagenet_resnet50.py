@@ -23,7 +23,6 @@ class ImageNetResNet50(ImageNet):
             methods=tuple(f"{one} validation" for one in structures),
             statistics="needed",
             tuning_images=10,
-            tuning_samples=2,
         )
 
 

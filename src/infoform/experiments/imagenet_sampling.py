@@ -49,8 +49,8 @@ def _run_linear(model: nn.Module, weights: Mapping[str, Tensor], images: Tensor)
         warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
         for part in images.split(BATCH):
             x = _laid_out(part)
-            output, moved = jvp(lambda given, x=x: functional_call(model, given, (x,)), (trained,), (tangents,))
-            parts.append(output + moved)
+            both = jvp(lambda given, x=x: functional_call(model, given, (x,)), (trained,), (tangents,))
+            parts.append(both[0] + both[1])
     return torch.cat(parts)
 
 
