@@ -1,6 +1,7 @@
 """What a fit tells about bytes: each layer's spectrum and its price by rank, and what other structures would take."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from infoform.posteriors import STRUCTURES
 if TYPE_CHECKING:
     from infoform.planned import Plan
 
-RANKS = 48  # places on a layer's curve, evenly spaced on a logarithmic scale
+RANKS = sorted({round(10 ** (step / 10)) for step in range(34)})  # 1, 2, 3, 4, 5, 6, 8, 10, 13, ..., 1995
 
 
 def spectrum(laplace: Laplace, name: str) -> dict[str, Any] | None:
@@ -36,14 +37,33 @@ def spectrum(laplace: Laplace, name: str) -> dict[str, Any] | None:
         size = Dimensions(*curvature.shape, columns, curvature.diagonal.dtype)
         curve = rank_curve(size, eigen, options, max_rank=MAX_RANK)
         energy, nbytes = curve.energy, curve.nbytes + laplace.prior_bytes(name)
-    ranks = torch.logspace(0, math.log10(len(energy)), RANKS, dtype=torch.float64).round().long()
-    places = ranks.clamp(1, len(energy)).unique() - 1
+    places = torch.tensor(sorted({*(rank for rank in RANKS if rank < len(energy)), len(energy)})) - 1
     return {
         "rank": places + 1,
         "eigenvalue": values[places],
         "kept": (energy[places] / total).clamp_max(1) if total > 0 else torch.ones(len(places)),
         "nbytes": None if nbytes is None else nbytes[places],
     }
+
+
+def by_rank(layers: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
+    """Return the energy kept in all layers, as `fit` tells them, and their bytes, with one rank for all.
+
+    None where a layer has no spectrum or no price. A layer with fewer pairs than the rank keeps them all.
+    """
+    told = [(layer["spectrum"], layer["energy"]) for layer in layers]
+    if any(curve is None or curve["nbytes"] is None or energy is None for curve, energy in told):
+        return None
+    largest = max(int(curve["rank"][-1]) for curve, _ in told)
+    ranks = [*(rank for rank in RANKS if rank < largest), largest]
+    total = math.fsum(energy for _, energy in told)
+    kept, nbytes = [], []
+    for rank in ranks:
+        places = [int((curve["rank"] <= rank).sum()) - 1 for curve, _ in told]
+        shares = [float(curve["kept"][at]) * energy for (curve, energy), at in zip(told, places, strict=True)]
+        kept.append(math.fsum(shares) / total if total else 1.0)
+        nbytes.append(sum(int(curve["nbytes"][at]) for (curve, _), at in zip(told, places, strict=True)))
+    return {"rank": ranks, "kept": kept, "nbytes": nbytes}
 
 
 def structures(laplace: Laplace, planned: "Plan") -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from infoform.cli.verbs.evaluate import evaluate
 from infoform.cli.verbs.fit import fit
 from infoform.cli.verbs.plan import plan
 from infoform.cli.verbs.predict import predict
+from infoform.cli.verbs.report import report
 from infoform.cli.verbs.reproduce import reproduce
 from infoform.cli.verbs.tune import tune
 
@@ -20,6 +21,7 @@ VERBS: dict[str, Callable[..., None]] = {  # in the order of --help
     "predict": predict,
     "evaluate": evaluate,
     "acquire": acquire,
+    "report": report,
     "reproduce": reproduce,
     "bench": bench,
 }

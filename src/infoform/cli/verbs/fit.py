@@ -184,7 +184,7 @@ def _updated(
 def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
     from rich.table import Table
 
-    from infoform.cli.costs import spectrum, structures, weight_bytes
+    from infoform.cli.costs import by_rank, spectrum, structures, weight_bytes
     from infoform.plan import plan
     from infoform.sizes import show_bytes
 
@@ -204,6 +204,7 @@ def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
     record.console.print(f"{text}; {show_bytes(planned.total_bytes)} in all.")
     for reason in sorted({row.reason for row in fixed}):
         record.console.print(f"held fixed: {reason}", markup=False)
+    layers = [{**asdict(layer), "spectrum": spectrum(laplace, layer.name)} for layer in planned.layers]
     record.result = {
         **about,
         "likelihood": laplace.likelihood.name,
@@ -215,7 +216,8 @@ def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
         "total_bytes": planned.total_bytes,
         "kept": planned.kept,
         "weight_bytes": weight_bytes(laplace),
-        "layers": [{**asdict(layer), "spectrum": spectrum(laplace, layer.name)} for layer in planned.layers],
+        "layers": layers,
+        "by_rank": by_rank(layers),
         "structures": structures(laplace, planned),
         "coverage": list(laplace.coverage()),
     }

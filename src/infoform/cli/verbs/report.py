@@ -1,0 +1,71 @@
+"""`infoform report`: one page about runs, for people; works offline."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import Output
+from infoform.cli.record import recorded, write_text
+
+
+def report(
+    context: typer.Context,
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or JSON files of `infoform reproduce`.", metavar="RUN...")
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="The page, .html; RUN/report.html, or report.html where there are several.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.", rich_help_panel="Output")] = None,
+    output: Output,
+) -> None:
+    """Make one HTML page about a run, or about several side by side.
+
+    What the verbs measured, in plain words, with charts and pictures: how far its confidence can be trusted, whether
+    it notices what it does not know, which examples it is sure of, what it costs. Everything is in the one file; it
+    needs no network. Evaluate first, with unknown data if there are any:
+
+        infoform evaluate runs/a --data test.csv --unknown other.csv
+        infoform report runs/a
+
+    Several runs side by side, and an experiment of the paper:
+
+        infoform report runs/a runs/b --out compare.html
+        infoform report results/uci-information.json --out information.html
+    """
+    target = out or (runs[0] / "report.html" if len(runs) == 1 and runs[0].is_dir() else Path("report.html"))
+    if target.suffix not in (".html", ".htm"):
+        raise Mistake(f"--out must end with .html, got '{target}'.")
+    if not target.resolve().parent.is_dir():
+        raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
+    with recorded(context, output) as record:
+        try:
+            from infoform.report import MARK, make_report
+
+            _check_replaceable(target, MARK)
+            text = make_report(runs, title=title)
+        except ModuleNotFoundError as error:
+            raise Mistake(
+                f"a report needs {error.name}, which is not installed: pip install 'infoform[report]'."
+            ) from None
+        write_text(target, text)
+        record.written.append(target)
+        record.result = {"page": str(target.resolve()), "bytes": len(text.encode()), "runs": [str(run) for run in runs]}
+
+
+def _check_replaceable(target: Path, mark: str) -> None:
+    """See that nothing but an earlier report is replaced."""
+    if target.is_dir():
+        raise Mistake(f"'{target}' is a folder; name a file with --out.")
+    if target.exists() and mark not in target.read_text(encoding="utf-8", errors="replace")[:1000]:
+        raise Mistake(f"'{target}' is there and no report of infoform's; remove it, or name another file with --out.")

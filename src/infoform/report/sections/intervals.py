@@ -1,0 +1,115 @@
+"""Do its intervals hold the truth? Coverage of every level, and predictions with their intervals."""
+
+from typing import Any
+
+from infoform.report.blocks import Block, Chart, Section, Table, Text
+from infoform.report.charts import INK, PLAIN, POSTERIOR, UNKNOWN, axis, figure
+from infoform.report.inputs import Run
+from infoform.report.sections.calibration import SHARE, ideal_line, score_table
+from infoform.report.words import number, percent
+
+
+def section(run: Run) -> Section | None:
+    found = run.result("evaluate")
+    if "interval_coverage" not in found:
+        return None
+    blocks: list[Block] = [
+        Text(
+            "For every prediction it gives an interval: an 80 % interval should hold the truth 8 times out of 10. On "
+            "the dotted line it does; below it the intervals are too narrow, above it wider than they need be."
+        ),
+        coverage_chart(run),
+        _points_chart(run),
+        score_table(found),
+    ]
+    return Section("Do its intervals hold the truth?", blocks)
+
+
+def coverage_chart(run: Run) -> Chart:
+    found = run.result("evaluate")["interval_coverage"]
+    traces = [
+        ideal_line(),
+        coverage_trace(found["level"], found["plain"], "network alone", PLAIN),
+        coverage_trace(found["level"], found["found"], "with uncertainty", POSTERIOR),
+    ]
+    layout = figure(
+        traces,
+        height=420,
+        xaxis=axis("promised: level of the interval", **SHARE),
+        yaxis=axis("found: truths inside", **SHARE),
+    )
+    rows = [
+        (percent(level, 0), percent(plain), percent(kept))
+        for level, plain, kept in zip(found["level"], found["plain"], found["found"], strict=True)
+    ]
+    says = "The level of intervals against the share of test examples whose truth lies inside."
+    return Chart("Promised and kept", says, layout, Table(("interval", "network alone", "with uncertainty"), rows))
+
+
+def coverage_trace(levels: list[float], shares: list[float], name: str, colour: str) -> Any:
+    from plotly import graph_objects
+
+    return graph_objects.Scatter(
+        x=levels,
+        y=shares,
+        mode="lines+markers",
+        name=name,
+        line={"color": colour, "width": 2},
+        marker={"color": colour, "size": 7},
+        hovertemplate="%{x:.0%} intervals hold %{y:.1%} of the truths<extra></extra>",
+    )
+
+
+def _points_chart(run: Run) -> Chart:
+    from plotly import graph_objects
+
+    points = run.result("evaluate")["points"]
+    ranks = list(range(1, len(points["mean"]) + 1))
+    sides = list(zip(points["low"], points["target"], points["high"], strict=True))
+    inside = [low <= target <= high for low, target, high in sides]
+    level = percent(points["level"], 0)
+    traces: list[Any] = [
+        graph_objects.Scatter(
+            x=[*ranks, *reversed(ranks)],
+            y=[*points["high"], *reversed(points["low"])],
+            fill="toself",
+            mode="lines",
+            line={"width": 0, "color": POSTERIOR},
+            fillcolor=POSTERIOR,
+            opacity=0.22,
+            name=f"{level} interval",
+            hoverinfo="skip",
+        ),
+        graph_objects.Scatter(
+            x=ranks,
+            y=points["mean"],
+            mode="lines",
+            name="prediction",
+            line={"color": POSTERIOR, "width": 2},
+            hovertemplate="predicted %{y:.4g}<extra></extra>",
+        ),
+    ]
+    for kept, name, colour in ((True, "truth inside", INK), (False, "truth outside", UNKNOWN)):
+        chosen = [at for at, one in enumerate(inside) if one == kept]
+        traces.append(
+            graph_objects.Scatter(
+                x=[ranks[at] for at in chosen],
+                y=[points["target"][at] for at in chosen],
+                mode="markers",
+                name=name,
+                marker={"color": colour, "size": 6, "symbol": "circle" if kept else "diamond"},
+                hovertemplate="truth %{y:.4g}<extra></extra>",
+            )
+        )
+    layout = figure(
+        traces,
+        xaxis=axis("test examples, by what is predicted for them", showticklabels=False),
+        yaxis=axis("target"),
+    )
+    rows = [
+        (f"{index}", number(mean), f"{number(low)} to {number(high)}", number(target), "yes" if kept else "no")
+        for index, mean, (low, target, high), kept in zip(points["index"], points["mean"], sides, inside, strict=True)
+    ]
+    head = ("example", "predicted", f"{level} interval", "truth", "inside")
+    says = f"Predictions with their {level} intervals, and the truths; {sum(inside)} of {len(inside)} lie inside."
+    return Chart("Predictions and truths", says, layout, Table(head, rows), wide=True)

@@ -1,0 +1,113 @@
+"""Does it notice what it does not know? Uncertainty of known and of unknown data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infoform.report.blocks import Chart, Section, Table, Text
+from infoform.report.charts import KNOWN, UNKNOWN, axis, bars, figure, log_axis
+from infoform.report.inputs import Run
+from infoform.report.words import number, percent
+
+MEASURES = {
+    "plain_entropy": "entropy, network alone",
+    "entropy": "entropy, with uncertainty",
+    "mutual_information": "mutual information (what more data could tell)",
+    "epistemic": "spread that comes from not knowing the weights",
+}
+
+
+def section(run: Run) -> Section | None:
+    found = run.result("evaluate")
+    unknown = found.get("unknown")
+    if unknown is None:
+        return None
+    blocks: list[Text | Chart | Table] = [
+        Text(
+            "Here it was also given data of a kind it was never trained on. It cannot know the answer there, so it "
+            "should be unsure: the two heaps should lie apart, the unknown one to the right."
+        )
+    ]
+    if "entropy_histogram" in unknown:
+        for prefix, title in (("", "With uncertainty"), ("plain_", "Network alone")):
+            if f"{prefix}entropy_histogram" in unknown:
+                auroc = unknown[f"{prefix}entropy"]["auroc"]
+                known = found[f"{prefix}entropy_histogram"]
+                blocks.append(_entropies(title, auroc, known, unknown[f"{prefix}entropy_histogram"]))
+    elif "spread_histogram" in unknown:
+        blocks.append(_spreads(unknown["epistemic"]["auroc"], unknown["spread_histogram"]))
+    rows = [
+        (label, percent(unknown[name]["auroc"]), percent(unknown[name]["aupr"]), percent(unknown[name]["fpr95"]))
+        for name, label in MEASURES.items()
+        if name in unknown
+    ]
+    head = ("told apart by", "AUROC", "AUPR", "false alarms to find 95 %")
+    blocks += [
+        Table(head, rows, title="How well known and unknown are told apart"),
+        Text(
+            "AUROC: how often a random unknown example is rated less sure than a random known one; 50 % is guessing, "
+            "100 % perfect. False alarms: the known examples that one must also take for unknown to find 95 % of those "
+            "that are.",
+            "hint",
+        ),
+    ]
+    return Section("Does it notice what it does not know?", blocks)
+
+
+def _entropies(title: str, auroc: float, known: Mapping[str, Any], unknown: Mapping[str, Any]) -> Chart:
+    edges = known["edges"]
+    layout = figure(
+        _heaps(edges, known["count"], unknown["count"]),
+        height=320,
+        barmode="overlay",
+        xaxis=axis("sure  ←  entropy, as a share of the largest possible  →  no idea", range=[0, 1]),
+        yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
+    )
+    says = f"Entropy of known and of unknown examples; AUROC {percent(auroc)}."
+    return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, _table(edges, known["count"], unknown["count"]))
+
+
+def _spreads(auroc: float, found: Mapping[str, Any]) -> Chart:
+    edges = found["edges"]
+    layout = figure(
+        _heaps(edges, found["known"], found["unknown"]),
+        height=320,
+        barmode="overlay",
+        xaxis=log_axis("spread of the prediction that comes from not knowing the weights"),
+        yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
+    )
+    says = f"Spread of the predictions for known and for unknown examples; AUROC {percent(auroc)}."
+    table = _table(edges, found["known"], found["unknown"])
+    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, table)
+
+
+def _heaps(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> list[Any]:
+    from plotly import graph_objects
+
+    middles, widths = bars(edges)
+    return [
+        graph_objects.Bar(
+            x=middles,
+            y=shares(counts),
+            width=widths,
+            customdata=list(counts),
+            name=f"{name} ({sum(counts):,})",
+            marker={"color": colour, "line": {"width": 0}},
+            opacity=0.6,
+            hovertemplate=f"%{{customdata}} {name} examples (%{{y:.1%}})<extra></extra>",
+        )
+        for name, counts, colour in (("known", known, KNOWN), ("unknown", unknown, UNKNOWN))
+    ]
+
+
+def shares(counts: Sequence[int]) -> list[float]:
+    """Return counts as shares of their sum."""
+    total = sum(counts)
+    return [count / total if total else 0.0 for count in counts]
+
+
+def _table(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> Table:
+    rows = [
+        (f"{number(low, 3)} to {number(high, 3)}", f"{one:,}", f"{other:,}")
+        for low, high, one, other in zip(edges, edges[1:], known, unknown, strict=False)
+    ]
+    return Table(("between", "known", "unknown"), rows)
