@@ -90,6 +90,14 @@ def make_eigenbasis(
     rest = [one - u_g @ kept @ u_a.T for one, kept in zip(gradients, inner, strict=True)]
     eigenvalues = torch.stack(inner).square().mean(0)
     residual = torch.stack(rest).square().mean(0)
+    order = eigenvalues.flatten().argsort(descending=True)[::2]  # every second pair, so that others are kept beside
+    core_pairs = torch.stack([order // keep_a, order % keep_a])
+    entries = torch.stack([kept[core_pairs[0], core_pairs[1]] for kept in inner])
     return Eigenbasis(
-        input_vectors, gradient_vectors, eigenvalues.to(dtype), None if columns is None else residual.to(dtype)
+        input_vectors,
+        gradient_vectors,
+        eigenvalues.to(dtype),
+        None if columns is None else residual.to(dtype),
+        core_pairs,
+        (entries.T @ entries / len(entries)).to(dtype),
     )

@@ -109,6 +109,13 @@ class Reference:
         shape = (gradient_vectors.shape[1], input_vectors.shape[1])
         return (pairs.T @ self.block @ pairs).diagonal().reshape(shape)
 
+    def core(self, input_vectors: Tensor, gradient_vectors: Tensor, pairs: Tensor | None) -> Tensor | None:  # (M, M)
+        """Return Uᵀ I U of the columns of U with these rows and columns (2, M)."""
+        if pairs is None:
+            return None
+        chosen = _kron(gradient_vectors, input_vectors)[:, pairs[0] * input_vectors.shape[1] + pairs[1]]
+        return chosen.T @ self.block @ chosen
+
     def residual(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (A, a), (G, g) -> (G, A)
         """Return the diagonal of (1 − U Uᵀ) I (1 − U Uᵀ)."""
         pairs = _kron(gradient_vectors, input_vectors)

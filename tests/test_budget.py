@@ -1,6 +1,7 @@
 """Spending a budget of bytes: prices against real posteriors, choices against trying all."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,15 +15,22 @@ from infoform.posteriors import Inf
 from infoform.priors import LayerPrior
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "ours": {"support": "top", "correction": "scaled", "storage": None},
-    "bfloat16": {"support": "top", "correction": "scaled", "storage": torch.bfloat16},
-    "paper": {"support": "grid", "correction": "additive", "storage": None},
+    "ours": {"support": "top", "correction": "scaled", "core": "full", "storage": None},
+    "bfloat16": {"support": "top", "correction": "scaled", "core": "full", "storage": torch.bfloat16},
+    "a diagonal core": {"support": "top", "correction": "scaled", "core": "diagonal", "storage": None},
+    "a full core on a grid": {"support": "grid", "correction": "scaled", "core": "full", "storage": None},
+    "paper": {"support": "grid", "correction": "additive", "core": "diagonal", "storage": None},
 }
 
 
 def layer(shape: tuple[int, int], *, columns: tuple[int, int] | None = None, seed: int = 0) -> Curvature:
     a, g = random_gradients(examples=20, shape=shape, seed=seed)
-    return make_curvature(a, g, basis_columns=columns)
+    curvature = make_curvature(a, g, basis_columns=columns)
+    eigen = curvature.bases["gradient"]
+    order = eigen.eigenvalues.flatten().argsort(descending=True)[: eigen.eigenvalues.numel() // 2]
+    pairs = torch.stack([order // eigen.eigenvalues.shape[1], order % eigen.eigenvalues.shape[1]])
+    measured = replace(eigen, core_pairs=pairs, core=torch.eye(len(order), dtype=torch.float64))
+    return replace(curvature, bases={"gradient": measured})
 
 
 def curve_of(curvature: Curvature, options: dict[str, Any], *, max_rank: int = 10**6) -> Curve:

@@ -8,9 +8,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from infoform.eigenbasis import (
+    coupled_diagonal,
     expanded_diagonal,
     gather_pairs,
-    leading_vectors,
+    leading_pairs,
+    promising_pairs,
     scatter_pairs,
     select_pairs,
     symmetric_eigh,
@@ -175,9 +177,12 @@ def test_a_badly_scaled_matrix_is_decomposed(exponent: int) -> None:
 def test_only_the_leading_vectors_are_returned_when_asked_for() -> None:
     rows = normal(30, 8)
     moment = rows.T @ rows
-    whole = leading_vectors(moment, columns=None, name="layer")
-    assert torch.equal(leading_vectors(moment, columns=3, name="layer"), whole[:, :3])
+    values, whole = leading_pairs(moment, columns=None, name="layer")
+    some, leading = leading_pairs(moment, columns=3, name="layer")
+    assert torch.equal(leading, whole[:, :3])
+    assert torch.equal(some, values[:3])
     assert whole.shape == (8, 8)
+    assert_close(moment @ whole, whole * values)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -204,3 +209,28 @@ def test_the_largest_factor_of_resnet18_is_decomposed_in_float32() -> None:
     reconstructed = vectors @ (values[:, None] * (vectors.T @ x))
     norm = float(values[0]) * x.norm(dim=0)  # |factor| |x|
     assert ((reconstructed - factor @ x).norm(dim=0) <= 1e-5 * norm).all()
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(3, 7), (7, 3)])
+def test_the_diagonal_of_a_core_is_that_of_the_dense_product(outputs: int, inputs: int) -> None:
+    u_a, u_g, half = normal(inputs, 4), normal(outputs, 3), normal(5, 5)
+    core = half @ half.T
+    rows, columns = torch.tensor([0, 2, 1, 0, 2]), torch.tensor([1, 1, 0, 3, 2])
+    kept = (u_g[:, None, rows] * u_a[None, :, columns]).flatten(0, 1)
+    expected = (kept @ core @ kept.T).diag().reshape(outputs, inputs)
+    assert_close(coupled_diagonal(u_a, u_g, rows, columns, core), expected)
+
+
+def test_promising_pairs_have_the_largest_products() -> None:
+    g, a = torch.tensor([5.0, 1.0]), torch.tensor([4.0, 3.0, 0.5])
+    assert promising_pairs(g, a, count=3).T.tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert promising_pairs(g, a, count=100).shape == (2, 6)
+
+
+def test_pairs_that_are_to_be_first_are_first_and_sorted() -> None:
+    eigenvalues = torch.tensor([[9.0, 1.0], [5.0, 7.0]])
+    first = torch.tensor([[1, 0], [0, 1]])
+    rows, columns = select_pairs(eigenvalues, rank=3, support="top", first=first)
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == [(1, 0), (0, 1), (0, 0)]
+    rows, columns = select_pairs(eigenvalues, rank=1, support="grid", first=torch.tensor([[1], [1]]))
+    assert (rows.tolist(), columns.tolist()) == ([1], [1])

@@ -1,6 +1,7 @@
 """The sparse information form: exact diagonal at every rank, what the paper's correction loses, bytes, the erratum."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from curvatures import make_curvature, random_gradients
 from infoform import Laplace
 from infoform.curvature import Curvature
 from infoform.eigenbasis import expanded_diagonal
-from infoform.posteriors import Inf, logscale
+from infoform.posteriors import CORES, Inf, logscale
 from infoform.priors import LayerPrior
 
 G, A = 4, 6
@@ -47,15 +48,16 @@ def diagonals(curvature: Curvature, basis: str) -> tuple[Tensor, Tensor]:  # (G,
 @pytest.mark.parametrize("columns", [None, (3, 4)], ids=["whole basis", "truncated basis"])
 @pytest.mark.parametrize("basis", ["gradient", "activation"])
 @pytest.mark.parametrize("support", ["top", "grid"])
+@pytest.mark.parametrize("core", CORES)
 def test_the_scaled_diagonal_is_exact_at_every_rank(
-    kind: str, columns: tuple[int, int] | None, basis: str, support: str
+    kind: str, columns: tuple[int, int] | None, basis: str, support: str, core: str
 ) -> None:
     dtype, storage = DTYPES[kind]
     curvature = layer(dtype=dtype, columns=columns)
     f, q = diagonals(curvature, basis)
     rtol = 1e-9 if dtype == torch.float64 else 1e-5
     for rank in RANKS if columns is None else range(1, 13):
-        posterior = inf(curvature, rank=rank, basis=basis, support=support, storage=storage)
+        posterior = inf(curvature, rank=rank, basis=basis, support=support, storage=storage, core=core)
         stored = f if storage is None else f.to(storage).to(dtype)
         assert posterior.information.dtype == (storage or dtype)
         assert_close(posterior.dense().diag().reshape(G, A), 40 * stored + 0.7, rtol=rtol, atol=0)
@@ -66,6 +68,8 @@ def test_the_scaled_diagonal_is_exact_at_every_rank(
         assert posterior.clipped == 0
         assert posterior.scale is not None
         assert posterior.scale[1, 3] == 0
+        if core == "full":
+            continue
         if storage is None:  # with rounded vectors q is another, and D >= 0 says the same of that one
             assert (posterior.scale**2 * q <= stored).all(), "S² is rounded down"
         # and not far: a step of the scale, and the share of f that is always left in D
@@ -78,7 +82,7 @@ def test_the_remainder_is_what_the_kept_pairs_do_not_explain() -> None:
     f, q = diagonals(curvature, "gradient")
     eigen = curvature.bases["gradient"]
     for rank in RANKS:
-        posterior = inf(curvature, rank=rank)
+        posterior = inf(curvature, rank=rank, core="diagonal")
         threshold = eigen.eigenvalues.flatten().sort(descending=True).values[rank - 1]
         kept = torch.where(eigen.eigenvalues >= threshold, eigen.eigenvalues, 0)
         q_kept = expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, kept)
@@ -89,7 +93,7 @@ def test_the_remainder_is_what_the_kept_pairs_do_not_explain() -> None:
 
 def test_more_pairs_leave_less_in_the_remainder() -> None:
     curvature = layer()
-    total = [float(inf(curvature, rank=rank).remainder.sum()) for rank in RANKS]
+    total = [float(inf(curvature, rank=rank, core="diagonal").remainder.sum()) for rank in RANKS]
     assert all(more >= less for more, less in itertools.pairwise(total))
 
 
@@ -101,6 +105,7 @@ def test_the_additive_remainder_is_the_papers_difference_and_clipping_is_counted
     most = 0
     for rank in RANKS:
         options: dict[str, Any] = {"rank": rank, "basis": "activation", "support": support, "correction": "additive"}
+        options["core"] = "diagonal"
         plain, clipped = inf(curvature, **options, clip=False), inf(curvature, **options)
         rows, columns = plain.indices
         kept = torch.zeros(plain.gradient_vectors.shape[1], plain.input_vectors.shape[1], dtype=torch.float64)
@@ -151,15 +156,22 @@ def test_coverage_reports_what_the_papers_correction_clips() -> None:
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("correction", ["scaled", "additive"])
 @pytest.mark.parametrize("rank", [1, 5, G * A])
-def test_the_bytes_are_those_of_the_documented_tensors(kind: str, correction: str, rank: int) -> None:
+@pytest.mark.parametrize("core", CORES)
+def test_the_bytes_are_those_of_the_documented_tensors(kind: str, correction: str, rank: int, core: str) -> None:
     dtype, storage = DTYPES[kind]
-    posterior = inf(layer(dtype=dtype), rank=rank, correction=correction, storage=storage)
+    curvature = layer(dtype=dtype)
+    posterior = inf(curvature, rank=rank, correction=correction, storage=storage, core=core)
     rows, columns = posterior.indices
     width = dtype.itemsize
     expected = G * A * (storage or dtype).itemsize  # f
     used = len(rows.unique()) * G + len(columns.unique()) * A  # entries of the used eigenvectors
     expected += used * (storage or dtype).itemsize
     expected += rank * width + 2 * 2 * rank  # eigenvalues, and two bytes for each of their indices
+    if core == "full":
+        pairs = curvature.bases["gradient"].core_pairs
+        assert pairs is not None
+        coupled = min(rank, pairs.shape[1])
+        expected += coupled * (coupled - 1) // 2 * width
     if correction == "scaled":
         assert posterior.scale_codes is not None
         assert posterior.scale_codes.dtype == torch.uint8
@@ -194,7 +206,7 @@ def papers_factor(low_rank: Tensor, diagonal: Tensor, *, corrected: bool) -> Ten
 def test_the_papers_printed_sampler_does_not_have_the_posterior_covariance() -> None:
     worst = 0.0
     for seed in range(10):
-        posterior = inf(layer(seed=seed), rank=3, support="grid")
+        posterior = inf(layer(seed=seed), rank=3, support="grid", core="diagonal")
         assert posterior.scale is not None
         rows, columns = posterior.indices
         kept = posterior.gradient_vectors[:, None, rows] * posterior.input_vectors[None, :, columns]
@@ -210,3 +222,53 @@ def test_the_papers_printed_sampler_does_not_have_the_posterior_covariance() -> 
         ours = posterior.transform(eye.reshape(-1, G, A)).flatten(1).T
         assert_close(ours @ ours.T @ precision, eye, rtol=0, atol=1e-10)
     assert worst > 1e-3
+
+
+@pytest.mark.parametrize("columns", [None, (3, 4)], ids=["whole basis", "truncated basis"])
+def test_kept_pairs_that_were_measured_together_are_exact_along_their_vectors(
+    columns: tuple[int, int] | None,
+) -> None:
+    curvature = layer(columns=columns)
+    eigen = curvature.bases["gradient"]
+    assert eigen.core_pairs is not None
+    assert curvature.block is not None
+    posterior = inf(
+        curvature,
+        rank=eigen.core_pairs.shape[1],
+        correction="additive",
+        clip=False,
+        num_data=1.0,
+        prior=LayerPrior(0.0),
+    )
+    rows, columns_kept = posterior.indices
+    basis = posterior.gradient_vectors[:, None, rows] * posterior.input_vectors[None, :, columns_kept]
+    basis = basis.flatten(0, 1)  # (GA, K)
+    low_rank = posterior.dense() - posterior.remainder.flatten().diag()
+    assert_close(basis.T @ low_rank @ basis, basis.T @ curvature.block @ basis, rtol=1e-9, atol=1e-9)
+
+
+def test_a_core_is_nearer_to_the_exact_block_than_its_diagonal() -> None:
+    curvature = layer()
+    assert curvature.block is not None
+    off = ~torch.eye(G * A, dtype=torch.bool)
+
+    def error(rank: int, core: str) -> float:
+        found = inf(curvature, rank=rank, core=core, num_data=1.0, prior=LayerPrior(0.0)).dense()
+        return float((found - curvature.block)[off].norm())
+
+    eigen = curvature.bases["gradient"]
+    basis = torch.kron(eigen.gradient_vectors, eigen.input_vectors)
+    every = torch.arange(G * A)
+    whole = replace(eigen, core_pairs=torch.stack([every // A, every % A]), core=basis.T @ curvature.block @ basis)
+    curvature = replace(curvature, bases={"gradient": whole})
+    for rank in range(4, G * A + 1):
+        assert error(rank, "full") < error(rank, "diagonal")
+
+
+def test_objects_that_differ_in_the_prior_share_what_does_not_depend_on_it() -> None:
+    one = inf(layer(), rank=5)
+    first = one.with_prior(LayerPrior(2.0), 10.0)
+    second = first.with_prior(LayerPrior(3.0), 20.0)
+    assert first.remainder is second.remainder is one.remainder
+    assert not torch.equal(first.diagonal(), second.diagonal())
+    assert_close(second.dense(), inf(layer(), rank=5, prior=LayerPrior(3.0), num_data=20.0).dense())

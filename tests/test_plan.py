@@ -69,6 +69,7 @@ def test_planned_bytes_are_those_of_the_posterior(model: str, structure: str, ba
         assert not plan.exact
         assert row.nbytes >= real.nbytes
         used = {"pairs": real.rank, "rows": real.gradient_vectors.shape[1], "columns": real.input_vectors.shape[1]}
+        used["coupled"] = real.rank
         rank = laplace.settings.prior_rank if laplace.prior.needs_inputs else None
         size = Dimensions(*real.shape, (0, 0), torch.float64, input_rank=rank)
         assert real.prior.nbytes == prior_bytes(size)

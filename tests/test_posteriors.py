@@ -26,9 +26,12 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "kfac": [{"damping": damping} for damping in ("factored", "exact")],
     "efb": [{"basis": basis} for basis in ("gradient", "activation")],
     "inf": [
-        {"rank": 5, "basis": basis, "support": support, "correction": correction, "storage": storage}
-        for basis, support, correction, storage in itertools.product(
-            ("gradient", "activation"), ("top", "grid"), ("scaled", "additive"), (None, torch.bfloat16)
+        {"rank": 5, "basis": basis, "support": support, "correction": correction, **others}
+        for basis, support, correction, others in itertools.product(
+            ("gradient", "activation"),
+            ("top", "grid"),
+            ("scaled", "additive"),
+            ({"core": "full"}, {"core": "full", "storage": torch.bfloat16}, {"core": "diagonal"}),
         )
     ],
 }
@@ -192,8 +195,7 @@ def dense_precision(
     if name == "efb":
         return n * (basis * eigen.eigenvalues.flatten()) @ basis.T + dense_prior(prior)
     assert isinstance(posterior, Inf)
-    kept = naive_kept_eigenvalues(eigen, options["rank"], options["support"])
-    low_rank = (basis * kept.flatten()) @ basis.T
+    low_rank = basis @ naive_core(eigen, options) @ basis.T
     scale = torch.ones(FULL_RANK, dtype=torch.float64) if posterior.scale is None else posterior.scale.flatten()
     rest = curvature.diagonal.flatten() - scale**2 * low_rank.diag()
     if posterior.scale is None:
@@ -201,16 +203,25 @@ def dense_precision(
     return n * (scale[:, None] * low_rank * scale + rest.diag()) + dense_prior(prior)
 
 
-def naive_kept_eigenvalues(eigen: Eigenbasis, rank: int, support: str) -> Tensor:  # (g, a), 0 where not kept
+def naive_core(eigen: Eigenbasis, options: dict[str, Any]) -> Tensor:  # (g a, g a), 0 where not kept
+    """Return Λ of the kept pairs and, where it is to be full, what the measured ones among them know of each other."""
     pairs = [(row, column) for row in range(eigen.eigenvalues.shape[0]) for column in range(eigen.eigenvalues.shape[1])]
-    largest = sorted(pairs, key=lambda pair: -float(eigen.eigenvalues[pair]))[:rank]
-    if support == "grid":
+    measured: list[tuple[int, int]] = []
+    if options.get("core", "full") == "full":
+        assert eigen.core_pairs is not None
+        measured = [(int(row), int(column)) for row, column in eigen.core_pairs.T]
+    largest = sorted(pairs, key=lambda pair: (pair not in measured, -float(eigen.eigenvalues[pair])))[: options["rank"]]
+    if options["support"] == "grid":
         rows, columns = {row for row, _ in largest}, {column for _, column in largest}
         largest = [(row, column) for row in rows for column in columns]
-    kept = torch.zeros_like(eigen.eigenvalues)
-    for pair in largest:
-        kept[pair] = eigen.eigenvalues[pair]
-    return kept
+    core = torch.zeros(len(pairs), len(pairs), dtype=torch.float64)
+    for one in largest:
+        core[pairs.index(one), pairs.index(one)] = eigen.eigenvalues[one]
+        for other in largest:
+            if one in measured and other in measured:
+                assert eigen.core is not None
+                core[pairs.index(one), pairs.index(other)] = eigen.core[measured.index(one), measured.index(other)]
+    return core
 
 
 WITHOUT_INFORMATION: dict[str, dict[str, Any]] = {

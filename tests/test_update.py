@@ -146,6 +146,8 @@ def naive_curvature(case: str, name: str, data: Data, fisher: str, bases: Mappin
             eigen.gradient_vectors,
             reference.eigenvalues(eigen.input_vectors, eigen.gradient_vectors),
             None if eigen.residual is None else reference.residual(eigen.input_vectors, eigen.gradient_vectors),
+            eigen.core_pairs,
+            reference.core(eigen.input_vectors, eigen.gradient_vectors, eigen.core_pairs),
         )
         for basis, eigen in bases.items()
     }

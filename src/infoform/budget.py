@@ -40,17 +40,24 @@ def rank_curve(size: Dimensions, eigen: Eigenbasis, options: Mapping[str, Any], 
     """Return the curve of a layer up to `max_rank` kept pairs."""
     values = eigen.eigenvalues.double()
     limit = min(max_rank, values.numel())
-    rows, columns = select_pairs(eigen.eigenvalues, rank=limit, support="top")  # ranks are prefixes of this order
+    first = eigen.core_pairs if options["core"] == "full" else None
+    # ranks are prefixes of this order
+    rows, columns = select_pairs(eigen.eigenvalues, rank=limit, support="top", first=first)
     row_times, column_times = _first_times(rows, values.shape[0]), _first_times(columns, values.shape[1])
     used_rows, used_columns = (_counts(times, limit) for times in (row_times, column_times))
     if options["support"] == "grid":  # a pair is kept as soon as its row and its column are
         entered = torch.maximum(row_times[:, None], column_times).flatten().cpu()
         energy = torch.bincount(entered, weights=values.flatten().cpu(), minlength=limit + 1)[:limit].cumsum(0)
         pairs = used_rows * used_columns
+        coupled = torch.zeros_like(pairs)
+        if first is not None:
+            times = torch.maximum(row_times[first[0]], column_times[first[1]]).cpu()
+            coupled = torch.bincount(times, minlength=limit + 1)[:limit].cumsum(0)
     else:
         energy = values[rows, columns].cpu().cumsum(0)
         pairs = torch.arange(1, limit + 1)
-    nbytes = inf_bytes(size, options, pairs=pairs, rows=used_rows, columns=used_columns)
+        coupled = pairs.clamp_max(0 if first is None else first.shape[1])
+    nbytes = inf_bytes(size, options, pairs=pairs, rows=used_rows, columns=used_columns, coupled=coupled)
     total = float(values.sum()) + (0.0 if eigen.residual is None else float(eigen.residual.double().sum()))
     allowed = max(1, int((pairs <= max_rank).sum()))
     return Curve(nbytes[:allowed], energy[:allowed], total)

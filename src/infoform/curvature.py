@@ -43,6 +43,8 @@ class Wanted:
     diagonal: bool = False
     bases: frozenset[str] = frozenset()
     columns: int | None = None  # of large bases that are enough; None for all
+    cores: frozenset[str] = frozenset()  # bases some of whose pairs are measured together,
+    core_size: int = 0  # as many of them
     block: bool = False
 
     def __or__(self, other: "Wanted") -> "Wanted":
@@ -52,12 +54,23 @@ class Wanted:
             diagonal=self.diagonal or other.diagonal,
             bases=self.bases | other.bases,
             columns=_most(one.columns for one in (self, other) if one.bases),
+            cores=self.cores | other.cores,
+            core_size=max(self.core_size, other.core_size),
             block=self.block or other.block,
         )
 
 
 _WHOLE = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
-EVERYTHING = Wanted(inputs=True, factors=True, diagonal=True, bases=frozenset(BASES), block=True)
+CORE_LIMIT = 512  # pairs that are measured together at most: that many squared numbers a layer
+EVERYTHING = Wanted(
+    inputs=True,
+    factors=True,
+    diagonal=True,
+    bases=frozenset(BASES),
+    cores=frozenset(["gradient"]),
+    core_size=CORE_LIMIT,
+    block=True,
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +117,7 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
                 eigen,
                 eigenvalues=eigen.eigenvalues * (1 - share) + b.bases[basis].eigenvalues * share,
                 residual=merge(eigen.residual, b.bases[basis].residual, residual_share),
+                core=merge(eigen.core, b.bases[basis].core),
             )
             for basis, eigen in a.bases.items()
         }
@@ -129,7 +143,7 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
 def _no_information(like: Curvature) -> Curvature:
     """Return the curvature of a layer that no gradient came back to."""
     tensors, settings = pack_curvature(like)
-    basis = ("input_vectors", "gradient_vectors", "inputs.vectors")
+    basis = ("input_vectors", "gradient_vectors", "core_pairs", "inputs.vectors")
     zeros = {key: value if key.endswith(basis) else torch.zeros_like(value) for key, value in tensors.items()}
     return unpack_curvature(zeros, {**settings, "positions": None if like.positions is None else 0.0})
 

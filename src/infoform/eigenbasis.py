@@ -19,6 +19,8 @@ class Eigenbasis:
     gradient_vectors: Tensor  # U_G (G, g)
     eigenvalues: Tensor  # Λ (g, a): E Σ_v (U_Gᵀ ∇ U_A)²
     residual: Tensor | None  # (G, A): E Σ_v (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)²; None where the basis is complete
+    core_pairs: Tensor | None = None  # (2, M): rows and columns of the pairs that are measured together
+    core: Tensor | None = None  # (M, M): E Σ_v z zᵀ, with z the entries of U_Gᵀ ∇ U_A at those pairs
 
 
 def symmetric_eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:  # (n, n) -> (n,), (n, n)
@@ -39,10 +41,16 @@ def symmetric_eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:  # (n
     return values.to(matrix.dtype), vectors.flip(1).to(matrix.dtype).contiguous()
 
 
-def leading_vectors(moment: Tensor, *, columns: int | None, name: str) -> Tensor:  # (n, n) -> (n, columns)
-    """Return the leading eigenvectors of a second moment, all of them where `columns` is None."""
-    _, vectors = symmetric_eigh(moment, name=name)
-    return vectors[:, :columns].contiguous()
+def leading_pairs(moment: Tensor, *, columns: int | None, name: str) -> tuple[Tensor, Tensor]:  # -> (k,), (n, k)
+    """Return the leading eigenvalues and eigenvectors of a second moment, all of them where `columns` is None."""
+    values, vectors = symmetric_eigh(moment, name=name)
+    return values[:columns], vectors[:, :columns].contiguous()
+
+
+def promising_pairs(gradient_values: Tensor, input_values: Tensor, *, count: int) -> Tensor:  # (g,), (a,) -> (2, M)
+    """Return the pairs whose Λ should be largest, as it would be if both sides were independent: the product."""
+    products = gradient_values.double().unsqueeze(1) * input_values.double()
+    return torch.stack(select_pairs(products, rank=count, support="top"))
 
 
 def expanded_diagonal(input_vectors: Tensor, gradient_vectors: Tensor, eigenvalues: Tensor) -> Tensor:  # -> (G, A)
@@ -50,18 +58,57 @@ def expanded_diagonal(input_vectors: Tensor, gradient_vectors: Tensor, eigenvalu
     return gradient_vectors.square() @ eigenvalues @ input_vectors.square().T
 
 
-def select_pairs(eigenvalues: Tensor, *, rank: int, support: str) -> tuple[Tensor, Tensor]:  # (g, a) -> (K,), (K,)
+def coupled_diagonal(
+    input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor, core: Tensor
+) -> Tensor:  # (A, a), (G, g), (K,), (K,), (K, K) -> (G, A)
+    """Return the diagonal of U_T core U_Tᵀ without forming U_T, in float64: its terms cancel.
+
+    Every row of one side gives a quadratic form in the columns of the other; that one is written out by products of
+    its columns, and all forms are evaluated by one matrix product.
+    """
+    outputs, inputs = len(gradient_vectors), len(input_vectors)
+    g, a = gradient_vectors.shape[1], input_vectors.shape[1]
+    across, along = outputs * (len(rows) ** 2 * a + inputs * a**2), inputs * (len(rows) ** 2 * g + outputs * g**2)
+    if across > along:
+        return coupled_diagonal(gradient_vectors, input_vectors, columns, rows, core).T.contiguous()
+    first, second = torch.triu_indices(a, a, device=core.device)
+    double = torch.where(first == second, 1.0, 2.0).double()
+    vectors, picked, core = input_vectors.double(), gradient_vectors.double()[:, rows], core.double()
+    chosen = torch.zeros(len(columns), a, dtype=torch.float64, device=core.device)
+    chosen[torch.arange(len(columns), device=core.device), columns] = 1
+    forms = []
+    for part in picked.split(max(1, 2**21 // (len(rows) * a))):
+        spread = part.unsqueeze(2) * chosen  # (chunk, K, a)
+        form = spread.mT @ (core @ spread)  # (chunk, a, a)
+        forms.append(form[:, first, second] * double)
+    products = torch.cat(forms)  # (G, a (a + 1) / 2)
+    parts = [products @ (part[:, first] * part[:, second]).T for part in vectors.split(max(1, 2**22 // len(first)))]
+    return torch.cat(parts, dim=1).clamp_min_(0)
+
+
+def select_pairs(
+    eigenvalues: Tensor, *, rank: int, support: str, first: Tensor | None = None
+) -> tuple[Tensor, Tensor]:  # (g, a) -> (K,), (K,)
     """Return rows and columns of the kept eigenvalues.
 
     "top": exactly the `rank` largest. "grid": those completed to all pairs of their rows and columns, so that the
-    kept eigenvectors are a Kronecker product again (algorithm 1 of the paper).
+    kept eigenvectors are a Kronecker product again (algorithm 1 of the paper). The pairs of `first` (2, M) come before
+    all others.
     """
-    order = eigenvalues.flatten().argsort(descending=True, stable=True)[:rank]
-    rows, columns = order // eigenvalues.shape[1], order % eigenvalues.shape[1]
+    width = eigenvalues.shape[1]
+    order = eigenvalues.flatten().argsort(descending=True, stable=True)
+    before = torch.zeros(eigenvalues.numel(), dtype=torch.bool, device=order.device)
+    if first is not None:
+        before[first[0] * width + first[1]] = True
+        order = torch.cat([order[before[order]], order[~before[order]]])
+    order = order[:rank]
+    rows, columns = order // width, order % width
     if support == "top":
         return rows, columns
     rows, columns = rows.unique(), columns.unique()
-    return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+    rows, columns = rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+    late = (~before[rows * width + columns]).int().argsort(stable=True)
+    return rows[late], columns[late]
 
 
 def gather_pairs(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:  # (..., g, a) -> (..., K)

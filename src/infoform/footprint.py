@@ -30,6 +30,7 @@ class Dimensions:
     positions: int | None = None  # S, over all calls of an example; None where not known
     groups: int = 1  # H
     input_rank: int | None = None  # eigenpairs that a prior keeps of the inputs; None where it does not look at them
+    core: int = 0  # pairs of each basis that are measured together
 
     @property
     def weights(self) -> int:
@@ -69,7 +70,7 @@ def posterior_bytes(size: Dimensions, structure: str, options: Mapping[str, Any]
         raise ValueError(f"structure {structure!r} has no rule for its bytes in infoform.footprint; add one.")
     used = min(rank, size.columns[0]), min(rank, size.columns[1])
     kept = used[0] * used[1] if options["support"] == "grid" else rank
-    return inf_bytes(size, options, pairs=kept, rows=used[0], columns=used[1])
+    return inf_bytes(size, options, pairs=kept, rows=used[0], columns=used[1], coupled=min(kept, size.core))
 
 
 def prior_bytes(size: Dimensions) -> int:
@@ -80,16 +81,23 @@ def prior_bytes(size: Dimensions) -> int:
     return size.dtype.itemsize * (size.inputs + pairs * (size.inputs + 1 if pairs else 0))
 
 
-def inf_bytes(size: Dimensions, options: Mapping[str, Any], *, pairs: Count, rows: Count, columns: Count) -> Count:
-    """Return the bytes of INF with this many kept pairs that use so many columns of U_G (`rows`) and of U_A."""
+def inf_bytes(
+    size: Dimensions, options: Mapping[str, Any], *, pairs: Count, rows: Count, columns: Count, coupled: Count
+) -> Count:
+    """Return the bytes of INF with this many kept pairs that use so many columns of U_G (`rows`) and of U_A.
+
+    `coupled` of them were measured together, for a full core.
+    """
     item = size.dtype.itemsize
     fixed = size.weights * (options["storage"] or size.dtype).itemsize
     if options["correction"] == "scaled":
         fixed += size.weights + 2 * torch.float64.itemsize  # codes of S² and their scale
-    # which pairs are kept is told where these are not all of the columns'
-    index = 0 if options["support"] == "grid" else 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
+    full = options["core"] == "full"
+    core = item * (coupled * (coupled - 1) // 2) if full else 0
+    # which pairs are kept is told where these are not all of the columns', or in an order of their own
+    index = 0 if options["support"] == "grid" and not full else 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
     vectors = (size.outputs * rows + size.inputs * columns) * (options["storage"] or size.dtype).itemsize
-    return fixed + vectors + pairs * (item + 2 * index)
+    return fixed + vectors + core + pairs * (item + 2 * index)
 
 
 def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[int, int]:
@@ -110,7 +118,8 @@ def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[
         first += input_factor + gradient_factor
     vectors = outputs * size.columns[0] + inputs * size.columns[1]
     projected = len(wanted.bases) * (vectors + size.pairs + (size.weights if size.truncated else 0))
-    return item * first, item * (input_factor + gradient_factor + measured + projected)
+    cores = len(wanted.cores) * (item * size.core**2 + 2 * torch.int64.itemsize * size.core)
+    return item * first, item * (input_factor + gradient_factor + measured + projected) + cores
 
 
 def chunk_bytes(size: Dimensions, *, examples: int) -> int:
@@ -158,7 +167,8 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
         project = 2 * min(outputs * a * (inputs + g), g * inputs * (outputs + a)) + 2 * size.pairs
         residual = 2 * outputs * g * a + 2 * outputs * a * inputs
     first = moments if "gradient" in wanted.bases else 0
-    second = len(wanted.bases) * (project + (residual // STRIDE if size.truncated else 0))
+    second = len(wanted.cores) * 2 * size.core**2
+    second += len(wanted.bases) * (project + (residual // STRIDE if size.truncated else 0))
     second += (squares if wanted.diagonal else 0) + (2 * size.weights**2 if wanted.block and block else 0)
     formed = form * ((first > 0) + (second > 0))  # in each pass that needs it
     return once + vectors * (each + first + second + formed)

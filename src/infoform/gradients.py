@@ -51,8 +51,13 @@ class Gradients(ABC):
         *,
         residual: Tensor | None = None,
         weights: Tensor | None = None,
-    ) -> Tensor:  # (A, a), (G, g), (G, A), (N,) -> (g, a)
-        """Return Σ (U_Gᵀ ∇ U_A)²; with weights w by example, add Σ w (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)² to `residual`."""
+        pairs: Tensor | None = None,
+        core: Tensor | None = None,
+    ) -> Tensor:  # (A, a), (G, g), (G, A), (N,), (2, M), (M, M) -> (g, a)
+        """Return Σ (U_Gᵀ ∇ U_A)²; with weights w by example, add Σ w (∇ − U_G U_Gᵀ ∇ U_A U_Aᵀ)² to `residual`.
+
+        With pairs, add Σ z zᵀ to `core`, with z the entries of U_Gᵀ ∇ U_A there.
+        """
 
     @abstractmethod
     def block(self) -> Tensor:  # (G * A, G * A)
@@ -97,9 +102,14 @@ class OuterGradients(Gradients):
         *,
         residual: Tensor | None = None,
         weights: Tensor | None = None,
+        pairs: Tensor | None = None,
+        core: Tensor | None = None,
     ) -> Tensor:
         a, g = self.inputs @ input_vectors, self.outputs @ gradient_vectors
         squares = g.square().T @ a.square()
+        if pairs is not None and core is not None:
+            entries = g.index_select(1, pairs[0]).mul_(a.index_select(1, pairs[1]))
+            core.addmm_(entries.T, entries)
         if weights is None or residual is None:
             return squares
         chosen = weights.nonzero().squeeze(1)
@@ -174,9 +184,14 @@ class SharedGradients(Gradients):
         *,
         residual: Tensor | None = None,
         weights: Tensor | None = None,
+        pairs: Tensor | None = None,
+        core: Tensor | None = None,
     ) -> Tensor:
         inner = self._project(input_vectors, gradient_vectors)
         squares = inner.square().sum(0)
+        if pairs is not None and core is not None:
+            entries = inner[:, pairs[0], pairs[1]]
+            core.addmm_(entries.T, entries)
         if weights is None or residual is None:
             return squares
         chosen = weights.nonzero().squeeze(1).tolist()

@@ -7,7 +7,7 @@ from torch import Tensor
 from infoform.checkpoint import under
 from infoform.coverage import Layer
 from infoform.curvature import BASES, Curvature, FitSettings, Wanted, kept_columns
-from infoform.eigenbasis import Eigenbasis, leading_vectors
+from infoform.eigenbasis import Eigenbasis, leading_pairs, promising_pairs
 from infoform.statistics import (
     EXACT_LIMIT,
     WHOLE_RESIDUAL,
@@ -64,7 +64,7 @@ class LayerStatistics:
             self._energy = InputEnergy(len(kept), rank=kept.shape[1], name=name, seed=0, kept=kept)
         self._moments = []
         self._projected = {
-            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors)
+            basis: ProjectedSquares(eigen.input_vectors, eigen.gradient_vectors, eigen.core_pairs)
             for basis, eigen in before.bases.items()
         }
 
@@ -88,16 +88,16 @@ class LayerStatistics:
         if self._moments:
             of_gradients, of_inputs = self._moments
             self._moments = []  # two of the largest tensors of a fit: freed as soon as they are used
-            gradient_vectors = of_gradients.vectors(columns=rows, name=name)
+            gradient_pairs = of_gradients.leading(columns=rows, name=name)
             del of_gradients
-            input_vectors = of_inputs.vectors(columns=columns, name=name)
-            self._projected["gradient"] = ProjectedSquares(input_vectors, gradient_vectors)
+            self._project("gradient", of_inputs.leading(columns=columns, name=name), gradient_pairs)
         if "activation" in self._wanted.bases and self._inputs is not None and self._gradients is not None:
             assert self._inputs.factor is not None
             assert self._gradients.factor is not None
-            self._projected["activation"] = ProjectedSquares(
-                leading_vectors(self._inputs.factor, columns=columns, name=name),
-                leading_vectors(self._gradients.factor, columns=rows, name=name),
+            self._project(
+                "activation",
+                leading_pairs(self._inputs.factor, columns=columns, name=name),
+                leading_pairs(self._gradients.factor, columns=rows, name=name),
             )
         self._forget()
 
@@ -113,8 +113,12 @@ class LayerStatistics:
 
     def bases(self) -> dict[str, Tensor]:
         """Return the bases found, by names that `restore` knows."""
-        inputs = {f"{basis}.input_vectors": one.input_vectors for basis, one in self._projected.items()}
-        return inputs | {f"{basis}.gradient_vectors": one.gradient_vectors for basis, one in self._projected.items()}
+        found = {
+            f"{basis}.{name}": getattr(one, name)
+            for basis, one in self._projected.items()
+            for name in ("input_vectors", "gradient_vectors", "core_pairs")
+        }
+        return {name: one for name, one in found.items() if one is not None}
 
     def restore(self, state: Mapping[str, Tensor], *, decomposed: bool) -> None:
         """Go on from the state of another object, before its `decompose` or after it."""
@@ -122,7 +126,11 @@ class LayerStatistics:
             self._moments = []
             self._forget()
             self._projected = {
-                basis: ProjectedSquares(state[f"{basis}.input_vectors"], state[f"{basis}.gradient_vectors"])
+                basis: ProjectedSquares(
+                    state[f"{basis}.input_vectors"],
+                    state[f"{basis}.gradient_vectors"],
+                    state.get(f"{basis}.core_pairs"),
+                )
                 for basis in BASES
                 if f"{basis}.input_vectors" in state
             }
@@ -148,7 +156,10 @@ class LayerStatistics:
             assert eigenvalues is not None
             residual = average(sums, "residual", max(1.0, weight))
             residual = None if residual is None else residual.clamp_min_(0)  # a sum of squares, but for rounding
-            bases[basis] = Eigenbasis(sums.input_vectors, sums.gradient_vectors, eigenvalues, residual)
+            core = average(sums, "core")
+            bases[basis] = Eigenbasis(
+                sums.input_vectors, sums.gradient_vectors, eigenvalues, residual, sums.core_pairs, core
+            )
         return Curvature(
             name=self._layer.name,
             shape=self._layer.shape,
@@ -160,6 +171,13 @@ class LayerStatistics:
             bases=bases,
             block=average(self._block, "block"),
         )
+
+    def _project(self, basis: str, of_inputs: tuple[Tensor, Tensor], of_gradients: tuple[Tensor, Tensor]) -> None:
+        (input_values, input_vectors), (gradient_values, gradient_vectors) = of_inputs, of_gradients
+        pairs = None
+        if basis in self._wanted.cores:
+            pairs = promising_pairs(gradient_values, input_values, count=self._wanted.core_size)
+        self._projected[basis] = ProjectedSquares(input_vectors, gradient_vectors, pairs)
 
     def _forget(self) -> None:
         """Drop what only the bases were to be found from."""

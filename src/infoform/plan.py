@@ -6,6 +6,7 @@ convolutions and tokens, and with them peak and cost, are known from an example 
 After: the rank of every layer, by kept energy for each byte (see budget.py).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -226,7 +227,8 @@ def _dimensions(layer: Layer, wanted: Wanted, basis_size: int | str | None, use:
     columns = kept_columns(outputs, wanted, basis_size), kept_columns(inputs, wanted, basis_size)
     dtype = torch.promote_types(layer.mean.dtype, torch.float32)
     groups, positions = (1, None) if use is None else use
-    return Dimensions(outputs, inputs, columns, dtype, positions, groups)
+    core = min(wanted.core_size, math.prod(columns))
+    return Dimensions(outputs, inputs, columns, dtype, positions, groups, core=core)
 
 
 def _rank_within(

@@ -10,7 +10,7 @@ import torch
 from infoform.curvature import BASES, Curvature, FitSettings
 from infoform.eigenbasis import SUPPORTS
 from infoform.likelihoods import FISHER_KINDS
-from infoform.posteriors import CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES
+from infoform.posteriors import CORES, CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES
 from infoform.sizes import read_bytes
 
 AUTOCASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -27,6 +27,7 @@ class Settings:
     basis: str
     support: str
     correction: str
+    core: str
     damping: str
     storage: str | None
     basis_size: int | str | None
@@ -46,6 +47,7 @@ class Settings:
         check_choice("basis", self.basis, BASES)
         check_choice("support", self.support, SUPPORTS)
         check_choice("correction", self.correction, CORRECTIONS)
+        check_choice("core", self.core, CORES)
         check_choice("damping", self.damping, DAMPINGS)
         check_choice("storage", self.storage, [None, *STORAGES])
         check_choice("autocast", self.autocast, [None, *AUTOCASTS])

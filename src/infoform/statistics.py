@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from infoform.eigenbasis import leading_vectors
+from infoform.eigenbasis import leading_pairs
 from infoform.gradients import Gradients
 from infoform.products import aligned, selected, summed_products, times
 from infoform.sketch import OVERSAMPLING, nystrom, random_columns
@@ -153,9 +153,10 @@ class Moment(Sums):
     def totals(self) -> list[Tensor | None]:
         return [self.moment]
 
-    def vectors(self, *, columns: int | None, name: str) -> Tensor:  # (n, columns)
+    def leading(self, *, columns: int | None, name: str) -> tuple[Tensor, Tensor]:  # (k,), (n, k)
+        """Return the leading eigenvalues and eigenvectors."""
         assert self.moment is not None
-        return leading_vectors(self.moment, columns=columns, name=name)
+        return leading_pairs(self.moment, columns=columns, name=name)
 
 
 class Sketch(Sums):
@@ -177,10 +178,11 @@ class Sketch(Sums):
     def totals(self) -> list[Tensor | None]:
         return [self.sketch]
 
-    def vectors(self, *, columns: int | None, name: str) -> Tensor:  # (n, columns)
+    def leading(self, *, columns: int | None, name: str) -> tuple[Tensor, Tensor]:  # (k,), (n, k)
+        """Return the leading eigenvalues and eigenvectors."""
         assert self.sketch is not None
         assert columns is not None
-        return nystrom(self.sketch, self._test.to(self.sketch), columns=columns, name=name)[1]
+        return nystrom(self.sketch, self._test.to(self.sketch), columns=columns, name=name)
 
 
 class Squares(Sums):
@@ -202,17 +204,19 @@ class Squares(Sums):
 
 
 class ProjectedSquares(Sums):
-    """Σ_v (U_Gᵀ ∇ U_A)², and, where the basis is truncated, what it leaves out.
+    """Σ_v (U_Gᵀ ∇ U_A)², of some pairs all products, and, where the basis is truncated, what it leaves out.
 
-    Of the latter a part of the examples tells enough, and it costs more than all the rest: see `part_weights`.
+    Of the last a part of the examples tells enough, and it costs more than all the rest: see `part_weights`.
     """
 
-    summed = ("eigenvalues", "residual")
+    summed = ("eigenvalues", "residual", "core")
 
-    def __init__(self, input_vectors: Tensor, gradient_vectors: Tensor) -> None:
+    def __init__(self, input_vectors: Tensor, gradient_vectors: Tensor, core_pairs: Tensor | None = None) -> None:
         self.input_vectors = input_vectors  # (A, a)
         self.gradient_vectors = gradient_vectors  # (G, g)
+        self.core_pairs = core_pairs  # (2, M)
         self.eigenvalues: Tensor | None = None  # (g, a)
+        self.core: Tensor | None = None  # (M, M)
         self.residual: Tensor | None = None  # (G, A)
         self._truncated = any(u.shape[0] > u.shape[1] for u in (input_vectors, gradient_vectors))
 
@@ -225,7 +229,17 @@ class ProjectedSquares(Sums):
                 self.residual = aligned(
                     gradients.positions, len(self.gradient_vectors), len(self.input_vectors)
                 ).zero_()
-        squares = gradients.measure(self.input_vectors, self.gradient_vectors, residual=self.residual, weights=weights)
+        if self.core_pairs is not None and self.core is None:
+            size = self.core_pairs.shape[1]
+            self.core = gradients.positions.new_zeros(size, size)
+        squares = gradients.measure(
+            self.input_vectors,
+            self.gradient_vectors,
+            residual=self.residual,
+            weights=weights,
+            pairs=self.core_pairs,
+            core=self.core,
+        )
         self.eigenvalues = _added(self.eigenvalues, squares)
 
     def totals(self) -> list[Tensor | None]:

@@ -6,7 +6,7 @@ from infoform.posteriors.base import LayerPosterior
 from infoform.posteriors.diag import Diag
 from infoform.posteriors.efb import Efb
 from infoform.posteriors.full import Full
-from infoform.posteriors.inf import CORRECTIONS, Inf
+from infoform.posteriors.inf import CORES, CORRECTIONS, Inf
 from infoform.posteriors.kfac import DAMPINGS, Kfac
 
 STRUCTURES: dict[str, type[LayerPosterior]] = {
@@ -19,12 +19,13 @@ STRUCTURES: dict[str, type[LayerPosterior]] = {
 
 # a structure with some of its options set: the forms of the paper
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "inf-paper": ("inf", {"basis": "activation", "support": "grid", "correction": "additive"}),
+    "inf-paper": ("inf", {"basis": "activation", "support": "grid", "correction": "additive", "core": "diagonal"}),
     "efb-paper": ("efb", {"basis": "activation"}),
     "okf-paper": ("kfac", {"damping": "exact"}),
 }
 
 __all__ = [
+    "CORES",
     "CORRECTIONS",
     "DAMPINGS",
     "PRESETS",

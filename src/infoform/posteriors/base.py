@@ -8,7 +8,8 @@ with other numbers (`with_prior`), and what has to be computed from both is comp
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,20 @@ from torch import Tensor
 from infoform.curvature import Curvature, Wanted
 from infoform.priors import LayerPrior
 from infoform.randomness import normal
+
+_ORIGIN = "origin"  # where an object made by `with_prior` finds the one it was made from
+Value = TypeVar("Value")
+
+
+class prior_free(cached_property[Value]):
+    """A cached property that depends on neither prior nor data-set size: computed once for all that share it."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        origin = None if instance is None else instance.__dict__.get(_ORIGIN)
+        if origin is None or self.attrname is None or self.attrname in instance.__dict__:
+            return super().__get__(instance, owner)
+        value = instance.__dict__[self.attrname] = getattr(origin, self.attrname)
+        return value
 
 
 class LayerPosterior(ABC):
@@ -107,8 +122,10 @@ class LayerPosterior(ABC):
         return self.transform_(noise.to(self.device))
 
     def with_prior(self, prior: LayerPrior, num_data: float) -> Self:
-        """Return the same posterior under another prior or data-set size."""
-        return replace(self, prior=prior, num_data=num_data)  # type: ignore[type-var]
+        """Return the same posterior under another prior or data-set size; what depends on neither is shared."""
+        other = replace(self, prior=prior, num_data=num_data)  # type: ignore[type-var]
+        other.__dict__[_ORIGIN] = self.__dict__.get(_ORIGIN, self)
+        return other
 
     @property
     def nbytes(self) -> int:

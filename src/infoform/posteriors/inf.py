@@ -1,12 +1,14 @@
 """INF, the sparse information form: K eigenpairs of a Kronecker eigenbasis plus a diagonal.
 
-    P = N (S U_T Λ_T U_Tᵀ S + D) + τ I               Lee et al. 2020, eq. (4); S is ours, see docs/math.md
+    P = N (S U_T M U_Tᵀ S + D) + τ I                Lee et al. 2020, eq. (4); S and M are ours, see docs/math.md
 
+core="full" (ours)             M = U_Tᵀ I U_T (K × K): all that the kept pairs know of each other
+core="diagonal" (paper)        M = Λ_T, its diagonal
 correction="scaled" (ours)     S² = f / q, D = f − S² q_T: diag(P) is exact at every rank, and D is never negative
 correction="additive" (paper)  S = 1,      D = f − q_T: negative for many weights of a real network, there set to 0
 
-f is the exact diagonal, q the diagonal of the whole eigenbasis (what a truncated one leaves out included) and q_T
-that of the kept pairs.  With R = N D + prior = F⁻ᵀF⁻¹ (see rowblocks.py), C = S U_T (N Λ_T)^(1/2), B = FᵀC and
+f is the exact diagonal, q_T that of U_T M U_Tᵀ and q = q_T + that of the pairs that are not kept (what a truncated
+basis leaves out included).  With R = N D + prior = F⁻ᵀF⁻¹ (see rowblocks.py), M = L Lᵀ, C = N^(1/2) S U_T L, B = FᵀC,
 BᵀB = CᵀR⁻¹C = Q diag(k) Qᵀ (K × K), P = R + C Cᵀ and
 
     P⁻¹ = F (I + B Bᵀ)⁻¹ Fᵀ,    (I + B Bᵀ)^(-p) = I − B Q diag((1 − (1 + k)^(-p)) / k) Qᵀ Bᵀ
@@ -25,10 +27,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from infoform.curvature import Curvature, Wanted
+from infoform.curvature import CORE_LIMIT, Curvature, Wanted
 from infoform.eigenbasis import (
     SUPPORTS,
     Eigenbasis,
+    coupled_diagonal,
     expanded_diagonal,
     gather_pairs,
     scatter_pairs,
@@ -36,11 +39,12 @@ from infoform.eigenbasis import (
     symmetric_eigh,
 )
 from infoform.posteriors import logscale
-from infoform.posteriors.base import LayerPosterior, required
+from infoform.posteriors.base import LayerPosterior, prior_free, required
 from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
+CORES = ("full", "diagonal")
 SCRATCH = 2**23  # numbers held while output covariances are formed
 LANES = 16  # numbers that a processor's vector unit takes at a time
 LEAST_REMAINDER = 2.0**-10  # of f, left in D at any rank where scaled; a hundredth of a step of S²
@@ -51,7 +55,7 @@ class Inf(LayerPosterior):
     """Low rank plus diagonal in information form."""
 
     structure: ClassVar[str] = "inf"
-    OPTIONS: ClassVar[tuple[str, ...]] = ("rank", "basis", "support", "correction", "storage", "clip")
+    OPTIONS: ClassVar[tuple[str, ...]] = ("rank", "basis", "support", "correction", "core", "storage", "clip")
 
     prior: LayerPrior
     num_data: float
@@ -63,11 +67,19 @@ class Inf(LayerPosterior):
     scale_codes: Tensor | None = None  # (G, A) uint8: S², None where additive
     scale_steps: Tensor | None = None  # (2,)
     clipped: int = 0  # weights whose D was negative and set to 0
+    core: Tensor | None = None  # (c (c − 1) / 2,): M below its diagonal, of the first c pairs; None for a diagonal M
 
     @classmethod
     def wanted(cls, options: Mapping[str, Any]) -> Wanted:
         basis, rank = options.get("basis", "gradient"), options.get("rank", 100)
-        return Wanted(diagonal=True, bases=frozenset({basis}), columns=_enough_columns(rank, basis))
+        coupled = options.get("core", "full") == "full"
+        return Wanted(
+            diagonal=True,
+            bases=frozenset({basis}),
+            columns=_enough_columns(rank, basis),
+            cores=frozenset({basis} if coupled else ()),
+            core_size=_enough_pairs(rank) if coupled else 0,
+        )
 
     @classmethod
     def from_curvature(  # type: ignore[override]
@@ -80,6 +92,7 @@ class Inf(LayerPosterior):
         basis: str = "gradient",
         support: str = "top",
         correction: str = "scaled",
+        core: str = "full",
         storage: torch.dtype | None = None,
         clip: bool = True,
     ) -> Self:
@@ -87,8 +100,9 @@ class Inf(LayerPosterior):
         if basis not in curvature.bases:
             required(None, f"{basis} basis", curvature)
         eigen = curvature.bases[basis]
-        _check_options(curvature, eigen, rank, support, correction)
-        rows, columns = select_pairs(eigen.eigenvalues, rank=rank, support=support)
+        _check_options(curvature, eigen, rank, support, correction, core)
+        first = required(eigen.core_pairs, f"core of the {basis} basis", curvature) if core == "full" else None
+        rows, columns = select_pairs(eigen.eigenvalues, rank=rank, support=support, first=first)
         used_rows, rows_kept = rows.unique(return_inverse=True)
         used_columns, columns_kept = columns.unique(return_inverse=True)
         storage = storage or exact.dtype
@@ -96,11 +110,12 @@ class Inf(LayerPosterior):
         gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous().to(storage)
         input_vectors = eigen.input_vectors[:, used_columns].contiguous().to(storage)
         eigenvalues = gather_pairs(eigen.eigenvalues, rows, columns)
-        kept = scatter_pairs(eigenvalues, rows_kept, columns_kept, (len(used_rows), len(used_columns)))
-        q_kept = expanded_diagonal(input_vectors.to(exact), gradient_vectors.to(exact), kept)  # (G, A)
+        coupled = None if first is None else _below_diagonal(eigen, rows, columns)
+        vectors = input_vectors.to(exact), gradient_vectors.to(exact)
+        q_kept = _diagonal(*vectors, rows_kept, columns_kept, eigenvalues, coupled)  # (G, A)
         small = max(len(used_rows), len(used_columns)) < 2**15
         pairs = None
-        if support != "grid":
+        if support != "grid" or coupled is not None:
             pairs = torch.stack([rows_kept, columns_kept]).to(torch.int16 if small else torch.int32)
         low_rank = (input_vectors, gradient_vectors, eigenvalues, pairs)
         if correction == "additive":
@@ -108,7 +123,7 @@ class Inf(LayerPosterior):
             rounding = torch.finfo(exact.dtype).eps * float(q_kept.max())  # of eigenvectors at a unit without gradient
             clipped = int((remainder < -rounding).sum()) if clip else 0
             remainder = remainder.clamp_min(0) if clip else remainder
-            return cls(prior, num_data, remainder.to(storage), *low_rank, clipped=clipped)
+            return cls(prior, num_data, remainder.to(storage), *low_rank, clipped=clipped, core=coupled)
         information = exact.to(storage)
         left = eigen.eigenvalues.index_put((rows, columns), torch.zeros_like(eigenvalues))
         q = q_kept + expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, left)  # (G, A)
@@ -116,10 +131,10 @@ class Inf(LayerPosterior):
             q += eigen.residual
         # q_T is recomputed where the posterior is used, perhaps in another order of summation: stay below that; and
         # D, which B is divided by, must not be mere rounding where all pairs are kept and there is no prior
-        margin = max(4 * (sum(kept.shape) + 4) * torch.finfo(q.dtype).eps, LEAST_REMAINDER)
+        margin = max(4 * (len(used_rows) + len(used_columns) + 4) * torch.finfo(q.dtype).eps, LEAST_REMAINDER)
         ratio = torch.where(q > 0, information.to(q.dtype) / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
         squared = ratio.clamp_max(2.0**60) * (1 - margin)
-        return cls(prior, num_data, information, *low_rank, *logscale.encode(squared))
+        return cls(prior, num_data, information, *low_rank, *logscale.encode(squared), core=coupled)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -148,32 +163,32 @@ class Inf(LayerPosterior):
             return ""
         return f"additive correction clipped at 0 for {self.clipped / self.information.numel():.0%} of its weights"
 
-    @cached_property
+    @prior_free
     def _input_vectors(self) -> Tensor:  # (A, a)
         return self.input_vectors.to(self.dtype)
 
-    @cached_property
+    @prior_free
     def _padded_vectors(self) -> Tensor:  # (A, a or some more)
         """Return U_A with columns of zeros up to a multiple of `LANES`: odd widths take up to three times as long."""
         return functional.pad(self._input_vectors, (0, -self._input_vectors.shape[1] % LANES))
 
-    @cached_property
+    @prior_free
     def _gradient_vectors(self) -> Tensor:  # (G, g)
         return self.gradient_vectors.to(self.dtype)
 
-    @cached_property
+    @prior_free
     def scale(self) -> Tensor | None:  # S (G, A); None for 1
         if self.scale_codes is None or self.scale_steps is None:
             return None
         return logscale.decode(self.scale_codes, self.scale_steps, self.dtype).sqrt()
 
-    @cached_property
+    @prior_free
     def remainder(self) -> Tensor:  # D (G, A)
         """Return D, from what is stored: the diagonal stays exact whatever was rounded."""
         information = self.information.to(self.dtype)
         if self.scale is None:
             return information
-        return information - self.scale**2 * self._kept_diagonal
+        return information - self.scale**2 * self._kept_diagonal()
 
     def transform(self, noise: Tensor) -> Tensor:
         return self.transform_(noise.clone())
@@ -221,7 +236,7 @@ class Inf(LayerPosterior):
         """Return J_c P⁻¹ J_dᵀ, some examples at a time in the same memory: fresh pages cost more than numbers."""
         vectors, grown, _ = self._spectrum
         order, _, _ = self._by_column
-        whitener = vectors[order] / grown  # (K, K)
+        whitener = (self._factor @ (vectors / grown))[order]  # (K, K)
         columns = self._input_vectors.shape[1]
         step = max(1, min(len(inputs), SCRATCH // (self.rank * self.shape[0] + columns * self.shape[1])))
         spread = inputs.new_empty(step, columns, self.shape[1])
@@ -237,7 +252,7 @@ class Inf(LayerPosterior):
     def _outer_project(
         self, inputs: Tensor, outputs: Tensor, projected: Tensor | None, spread: Tensor, picked: Tensor
     ) -> Tensor:  # (N, A), (N, C, G), (N, G, p), (N, a, A), (N, K, G) -> (N, C, K)
-        """Return Cᵀ R⁻¹ J_c, the pairs sorted by column."""
+        """Return U_Tᵀ S R⁻¹ J_c, the pairs sorted by column."""
         _, bounds, weights = self._by_column
         cross = self._rows.row_cross(
             self.scale,
@@ -256,18 +271,18 @@ class Inf(LayerPosterior):
         return self._spectrum[2]
 
     def diagonal(self) -> Tensor:
-        kept = self.num_data * self._kept_diagonal
-        return self._rows.diagonal_of() + (kept if self.scale is None else self.scale**2 * kept)
+        kept = self._kept_diagonal() if self.scale is None else self.information.to(self.dtype) - self.remainder
+        return self._rows.diagonal_of() + self.num_data * kept
 
     def dense(self) -> Tensor:
         rows, columns = self.indices
         kept = self._gradient_vectors[:, None, rows] * self._input_vectors[None, :, columns]  # (G, A, K)
         if self.scale is not None:
             kept = self.scale.unsqueeze(-1) * kept
-        kept = kept.flatten(0, 1)
-        return self._rows.dense() + self.num_data * (kept * self.eigenvalues) @ kept.T
+        kept = kept.flatten(0, 1) @ self._factor
+        return self._rows.dense() + kept @ kept.T
 
-    @cached_property
+    @prior_free
     def indices(self) -> tuple[Tensor, Tensor]:
         if self.pairs is not None:
             return self.pairs[0].long(), self.pairs[1].long()
@@ -275,11 +290,8 @@ class Inf(LayerPosterior):
         every = torch.arange(rows * columns, device=self.device)
         return every // columns, every % columns
 
-    @cached_property
     def _kept_diagonal(self) -> Tensor:  # q_T (G, A)
-        shape = (self._gradient_vectors.shape[1], self._input_vectors.shape[1])
-        kept = scatter_pairs(self.eigenvalues, *self.indices, shape)
-        return expanded_diagonal(self._input_vectors, self._gradient_vectors, kept)
+        return _diagonal(self._input_vectors, self._gradient_vectors, *self.indices, self.eigenvalues, self.core)
 
     @cached_property
     def _rows(self) -> RowBlocks:  # R: all but the kept eigenpairs
@@ -287,12 +299,12 @@ class Inf(LayerPosterior):
 
     @cached_property
     def _by_column(self) -> tuple[Tensor, list[int], Tensor]:
-        """Return the pairs in the order of their columns, where each column's begin, and their (N Λ_T)^(1/2) U_G."""
+        """Return the pairs in the order of their columns, where each column's begin, and their columns of U_G."""
         rows, columns = self.indices
         order = columns.argsort(stable=True)
         counts = columns.bincount(minlength=self._input_vectors.shape[1])
         bounds = [0, *counts.cumsum(0).tolist()]
-        weights = (self._gradient_vectors[:, rows[order]] * self._lengths[order]).T.contiguous()  # (K, G)
+        weights = self._gradient_vectors[:, rows[order]].T.contiguous()  # (K, G)
         return order, bounds, weights
 
     @cached_property
@@ -325,26 +337,30 @@ class Inf(LayerPosterior):
         gram = self._rows.gram(
             self.scale, self._input_vectors, self._gradient_vectors, *self.indices, shared=self._row_shared
         )
-        lengths = (self.num_data * self.eigenvalues.double()).sqrt()
-        values, vectors = symmetric_eigh(lengths[:, None] * gram * lengths, name="")
+        factor = math.sqrt(self.num_data) * self._root
+        values, vectors = symmetric_eigh(factor.T @ gram @ factor, name="")
         log_det = self._rows.log_det() + values.log1p().sum()
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det
 
     @cached_property
     def _half(self) -> tuple[Tensor, Tensor]:  # (K, K) each
-        """Return the factors (N Λ_T)^(1/2) Q diag((1 − (1+k)^(-1/2)) / k) and Qᵀ (N Λ_T)^(1/2)."""
+        """Return the factors N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) and Qᵀ Lᵀ N^(1/2)."""
         vectors, grown, _ = self._spectrum
-        scaled = self._lengths.unsqueeze(1) * vectors
+        scaled = self._factor @ vectors
         return scaled / (grown * (grown + 1)), scaled.T  # written so that nothing cancels as k goes to 0
 
-    @cached_property
+    @prior_free
     def _positions(self) -> Tensor:  # (K,): of the kept pairs in a flattened (g, a), padded
         rows, columns = self.indices
         return rows * self._padded_vectors.shape[1] + columns
 
+    @prior_free
+    def _root(self) -> Tensor:  # L (K, K), in float64
+        return _core_root(self.eigenvalues, self.core)
+
     @cached_property
-    def _lengths(self) -> Tensor:  # (N Λ_T)^(1/2) (K,)
-        return (self.num_data * self.eigenvalues).sqrt()
+    def _factor(self) -> Tensor:  # N^(1/2) L (K, K)
+        return (math.sqrt(self.num_data) * self._root).to(self.dtype)
 
     def _project(self, x: Tensor) -> Tensor:  # Cᵀ x: (..., G, A) -> (..., K)
         return self._gather(x if self.scale is None else self.scale * x)
@@ -353,14 +369,14 @@ class Inf(LayerPosterior):
         expanded = self._scatter(z)
         return expanded if self.scale is None else self.scale * expanded
 
-    def _gather(self, x: Tensor) -> Tensor:  # (N Λ_T)^(1/2) U_Tᵀ x: (..., G, A) -> (..., K)
+    def _gather(self, x: Tensor) -> Tensor:  # N^(1/2) Lᵀ U_Tᵀ x: (..., G, A) -> (..., K)
         u, v = self._gradient_vectors.T, self._input_vectors
         inner = u @ (x @ v) if v.shape[1] <= u.shape[0] else (u @ x) @ v  # the narrow side first
-        return self._lengths * gather_pairs(inner, *self.indices)
+        return gather_pairs(inner, *self.indices) @ self._factor
 
-    def _scatter(self, z: Tensor) -> Tensor:  # U_T (N Λ_T)^(1/2) z: (..., K) -> (..., G, A)
+    def _scatter(self, z: Tensor) -> Tensor:  # N^(1/2) U_T L z: (..., K) -> (..., G, A)
         u, v = self._gradient_vectors, self._input_vectors.T
-        inner = scatter_pairs(self._lengths * z, *self.indices, (u.shape[1], v.shape[0]))
+        inner = scatter_pairs(z @ self._factor.T, *self.indices, (u.shape[1], v.shape[0]))
         return (u @ inner) @ v if v.shape[0] <= u.shape[1] else u @ (inner @ v)
 
     def _check_invertible(self) -> None:
@@ -377,6 +393,59 @@ class Inf(LayerPosterior):
             )
 
 
+def _below_diagonal(eigen: Eigenbasis, rows: Tensor, columns: Tensor) -> Tensor:  # (c (c − 1) / 2,)
+    """Return what the measured pairs, which come first among the kept ones, know of each other."""
+    assert eigen.core_pairs is not None
+    assert eigen.core is not None
+    width = eigen.eigenvalues.shape[1]
+    measured = torch.full((eigen.eigenvalues.numel(),), -1, device=rows.device)
+    measured[eigen.core_pairs[0] * width + eigen.core_pairs[1]] = torch.arange(
+        eigen.core_pairs.shape[1], device=rows.device
+    )
+    places = measured[rows * width + columns]
+    places = places[places >= 0]
+    first, second = torch.tril_indices(len(places), len(places), -1, device=rows.device)
+    return eigen.core[places[first], places[second]]
+
+
+def _core_root(eigenvalues: Tensor, core: Tensor | None) -> Tensor:  # (K,), (c (c − 1) / 2,) -> (K, K)
+    """Return L, with L Lᵀ = M, in float64."""
+    root = eigenvalues.double().sqrt().diag()
+    if core is None:
+        return root
+    count = (1 + math.isqrt(1 + 8 * len(core))) // 2
+    first, second = torch.tril_indices(count, count, -1, device=core.device)
+    matrix = eigenvalues[:count].double().diag()
+    matrix[first, second] = matrix[second, first] = core.double()
+    values, vectors = symmetric_eigh(matrix, name="")  # a sum of squares, but for rounding
+    root[:count, :count] = vectors * values.sqrt()
+    return root
+
+
+def _diagonal(
+    input_vectors: Tensor,
+    gradient_vectors: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    eigenvalues: Tensor,
+    core: Tensor | None,
+) -> Tensor:  # (A, a), (G, g), (K,), (K,), (K,) -> (G, A)
+    """Return q_T, the diagonal of U_T M U_Tᵀ."""
+    if core is None:
+        kept = scatter_pairs(eigenvalues, rows, columns, (gradient_vectors.shape[1], input_vectors.shape[1]))
+        return expanded_diagonal(input_vectors, gradient_vectors, kept)
+    root = _core_root(eigenvalues, core)
+    return coupled_diagonal(input_vectors, gradient_vectors, rows, columns, root @ root.T).to(input_vectors.dtype)
+
+
+def _enough_pairs(rank: int | float | Mapping[str, int]) -> int:
+    """Return how many pairs to measure together: some more than are kept, since the choice comes first."""
+    if isinstance(rank, float):
+        return CORE_LIMIT
+    most = max(rank.values()) if isinstance(rank, Mapping) else rank
+    return min(CORE_LIMIT, most + most // 4)
+
+
 def _enough_columns(rank: int | float | Mapping[str, int], basis: str) -> int | None:
     """Return how many leading columns of either side hold the largest pairs; None for all.
 
@@ -389,11 +458,15 @@ def _enough_columns(rank: int | float | Mapping[str, int], basis: str) -> int | 
     return max(64, 4 * math.isqrt(most) + 4)
 
 
-def _check_options(curvature: Curvature, eigen: Eigenbasis, rank: int, support: str, correction: str) -> None:
+def _check_options(
+    curvature: Curvature, eigen: Eigenbasis, rank: int, support: str, correction: str, core: str
+) -> None:
     if support not in SUPPORTS:
         raise ValueError(f"support must be one of {', '.join(map(repr, SUPPORTS))}, got {support!r}.")
     if correction not in CORRECTIONS:
         raise ValueError(f"correction must be one of {', '.join(map(repr, CORRECTIONS))}, got {correction!r}.")
+    if core not in CORES:
+        raise ValueError(f"core must be one of {', '.join(map(repr, CORES))}, got {core!r}.")
     size = eigen.eigenvalues.numel()
     if not 1 <= rank <= size:
         of = "G * A" if size == curvature.shape[0] * curvature.shape[1] else "the pairs of the truncated basis"

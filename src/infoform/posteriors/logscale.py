@@ -8,6 +8,7 @@ from torch import Tensor
 
 OCTAVES = 32.0  # below the largest value; anything smaller becomes 0
 SLACK = 1e-9  # octaves; far above the rounding of logarithms, which could lift a value over the encoded one
+TIE = 1e-3  # of a step: values that close below one have it, so that rounding does not part equal ones
 
 
 def encode(values: Tensor) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), (2,)
@@ -18,9 +19,9 @@ def encode(values: Tensor) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), 
         return torch.zeros_like(values, dtype=torch.uint8), logs.new_zeros(2)
     high = float(finite.max())
     low = max(float(finite.min()), high - OCTAVES)
-    step = (high - low) / 254 or 1.0
-    codes = ((logs - low) / step).floor().add(1).clamp(0, 255)
-    return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low - SLACK, step])
+    step = (high - low) / 254 or 1e-6
+    codes = ((logs - low) / step + TIE).floor().add(1).clamp(0, 255)
+    return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low - SLACK - TIE * step, step])
 
 
 def decode(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
