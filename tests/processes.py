@@ -24,6 +24,7 @@ from infoform import Laplace
 from infoform.curvature import pack_curvature
 
 Batches = list[tuple[Tensor, Tensor]]
+GROUPED = "57kB"  # which does not hold all layers of the model below
 
 
 def make_model(dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -143,6 +144,8 @@ class Case:
         sketched = make_laplace(model, basis_size=8, prior_rank=4)
         self.keep("large", sketched.fit(dealt(large), progress=False))
         self.keep("part", make_laplace(wide, basis_data=0.5).fit(split, progress=False))
+        groups: dict[str, Any] = {"max_memory": GROUPED, "offload": self.folder / "kept", "progress": False}
+        self.keep("groups", make_laplace(wide, chunk="4kB").fit(parts, **groups))
 
     def others(self) -> None:
         data = make_data(dtype=torch.float64)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+import infoform
 import processes
 from infoform import Laplace
 from infoform.curvature import pack_curvature
@@ -129,6 +130,14 @@ def test_a_basis_from_a_part_of_the_data_is_the_same_in_all_processes(ran: Run) 
     diagonal = laplace.curvature["3"].diagonal  # which all of the data is in
     assert diagonal is not None
     torch.testing.assert_close(found["3 diagonal"], diagonal, rtol=1e-9, atol=0)
+
+
+def test_groups_of_layers_are_the_same_in_all_processes(ran: Run) -> None:
+    batches = processes.batches_of(processes.make_data(dtype=torch.float64))
+    laplace = processes.make_laplace(processes.make_model(torch.float64), chunk="4kB")
+    groups = infoform.plan(laplace, example=batches[0][0], max_memory=processes.GROUPED, offload=True).groups
+    assert len(groups) > 1
+    check_same(read(ran, "groups"), laplace.fit(batches, progress=False), tolerance=1e-9)
 
 
 def test_a_wrapped_model_is_fitted_and_saved_once(two: Run) -> None:

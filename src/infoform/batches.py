@@ -87,6 +87,11 @@ def device_of(model: nn.Module) -> torch.device:
     return torch.device("cpu") if parameter is None else parameter.device
 
 
+def in_double(x: Tensor) -> Tensor:
+    """Return the numbers in float64; on the CPU where their device has none (Apple's)."""
+    return x.cpu().double() if x.device.type == "mps" else x.double()
+
+
 def _move(value: Any, device: torch.device) -> Any:
     return value.to(device) if isinstance(value, Tensor) else value
 

@@ -44,6 +44,10 @@ class Capture:
     _sink: GradientSink | None = None
     _last: bool = True  # whether a batch's calls are needed no more when their gradients have arrived
 
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.state.values())).device
+
     def forward(self, batch: Batch) -> Tensor:
         """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()
@@ -55,8 +59,7 @@ class Capture:
     def _casting(self) -> AbstractContextManager[None]:
         if self.autocast is None:
             return nullcontext()
-        device = next(iter(self.state.values())).device
-        return torch.autocast(device.type, dtype=self.autocast)
+        return torch.autocast(self.device.type, dtype=self.autocast)
 
     def backward(self, outputs: Tensor, vector: Tensor, sink: GradientSink, *, last: bool = True) -> None:
         """Send `vector` back through the network; `sink` gets each layer's calls as their gradients arrive."""
@@ -105,11 +108,15 @@ class Capture:
 
 @contextmanager
 def capturing(
-    model: nn.Module, layers: Mapping[str, Layer], *, autocast: torch.dtype | None = None
+    model: nn.Module,
+    layers: Mapping[str, Layer],
+    *,
+    autocast: torch.dtype | None = None,
+    device: torch.device | None = None,
 ) -> Iterator[Capture]:
-    """Tap the layers of the model for the time of the block."""
-    state = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    state |= {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    """Tap the layers of the model for the time of the block; on another device, with copies of its weights."""
+    state = {name: parameter.detach().to(device) for name, parameter in model.named_parameters()}
+    state |= {name: buffer.detach().clone().to(device) for name, buffer in model.named_buffers()}
     capture = Capture(model, state, autocast)
     with evaluation_mode(model), unfused_encoder():
         handles = [

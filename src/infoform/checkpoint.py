@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -29,6 +29,7 @@ from infoform import storage
 
 SHARE = 0.05  # of the time, at most, is spent on writing, unless it is to be done after every batch
 SHOWN = 3  # differences that an error names
+FINISHED = 3  # the stage after both passes, of a group of layers that waits for the others
 NAME = re.compile(r"pass-(\d+)(?:\.(\d+)-of-(\d+))?\.safetensors")
 
 
@@ -45,11 +46,18 @@ class Checkpoint:
     """The files of one fit, or of one process of it, in a folder."""
 
     def __init__(
-        self, folder: str | PathLike[str], *, every: float = 60.0, process: int = 0, processes: int = 1
+        self,
+        folder: str | PathLike[str],
+        *,
+        every: float = 60.0,
+        process: int = 0,
+        processes: int = 1,
+        whole: Path | None = None,
     ) -> None:
         if not 0 <= every < math.inf:
             raise ValueError(f"checkpoint_every must be a number of seconds, at least 0, got {every!r}.")
         self.folder = Path(folder)
+        self._whole = whole  # the folder of a fit in groups, of which this is one
         self._every = every
         self._process, self._processes = process, processes
         self._ending = "" if processes == 1 else f".{process}-of-{processes}"
@@ -58,11 +66,31 @@ class Checkpoint:
         self._next = math.inf  # when to write again
         self._asked = False  # to stop, by Ctrl-C
 
+    @property
+    def lasts(self) -> bool:
+        """Whether what is finished must be kept, as the fit has more groups of layers."""
+        return self._whole is not None
+
+    def group(self, number: int) -> "Checkpoint":
+        """Return the checkpoint of one group of layers, in a folder of its own."""
+        return Checkpoint(
+            self.folder / f"group-{number}",
+            every=self._every,
+            process=self._process,
+            processes=self._processes,
+            whole=self.folder,
+        )
+
     @contextmanager
     def open(self, identity: Mapping[str, Any]) -> Iterator[None]:
         """Use the folder for the fit that these names and values tell from others; Ctrl-C waits for the batch's end."""
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(f"checkpoint must be a folder, and '{self.folder}' is a file; name another.")
+        for other in self._whole.glob("pass-*") if self._whole is not None else self.folder.glob("group-*/pass-*"):
+            raise ValueError(
+                f"the checkpoint '{other}' is of a fit with another max_memory; give the same, name another folder, or "
+                "delete it to start again."
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._identity = json.loads(json.dumps(identity))
         self._asked, self._next = False, time.monotonic() + self._every
@@ -127,6 +155,12 @@ class Checkpoint:
         for stage in stages:
             self._path(stage).unlink(missing_ok=True)
 
+    def clear(self) -> None:
+        """Remove the files of a group, and its folder when all processes have done so."""
+        self.remove(*range(1, FINISHED + 1))
+        with suppress(OSError):
+            self.folder.rmdir()
+
     def pause(self, take: Callable[[], Snapshot], *, now: bool = False) -> None:
         """Write what `take` returns if it is time to, or Ctrl-C was pressed, and stop in that case."""
         if now or self._asked or time.monotonic() >= self._next:
@@ -136,10 +170,10 @@ class Checkpoint:
     def stop_if_asked(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed; what was written last is the state to go on from."""
         if self._asked:
-            self._asked = False
+            self._asked, told = False, self._whole or self.folder
             raise KeyboardInterrupt(
-                f"the fit was stopped and is saved in '{self.folder}'; call fit with the same arguments and "
-                f"checkpoint='{self.folder}' to go on."
+                f"the fit was stopped and is saved in '{told}'; call fit with the same arguments and "
+                f"checkpoint='{told}' to go on."
             )
 
     @contextmanager

@@ -3,7 +3,7 @@
 I = E_n Σ_v vec(∇) vec(∇)ᵀ,    an average over examples, free of prior and data-set size
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -97,8 +97,17 @@ class Fit:
     unreached: Mapping[str, str]
 
 
-def merge_fits(one: Fit, other: Fit) -> Fit:
-    """Return the fit of both data sets together; the bases of both must be the same."""
+def merge_fits(
+    one: Fit,
+    other: Fit,
+    *,
+    fetch: Callable[[Curvature], Curvature] = lambda curvature: curvature,
+    keep: Callable[[Curvature], Curvature] = lambda curvature: curvature,
+) -> Fit:
+    """Return the fit of both data sets together; the bases of both must be the same.
+
+    `fetch` brings a layer of the first to where the second is, `keep` puts the merged one to where it is to be.
+    """
     first, second = one.summary, other.summary
     total = first.num_examples + second.num_examples
     share = second.num_examples / total
@@ -110,7 +119,7 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
 
     merged = {}
     for name in [*one.curvature, *(name for name in other.curvature if name not in one.curvature)]:
-        a = one.curvature[name] if name in one.curvature else _no_information(other.curvature[name])
+        a = fetch(one.curvature[name]) if name in one.curvature else _no_information(other.curvature[name])
         b = other.curvature[name] if name in other.curvature else _no_information(a)
         bases = {
             basis: replace(
@@ -132,7 +141,7 @@ def merge_fits(one: Fit, other: Fit) -> Fit:
         if a.positions is not None and b.positions is not None:
             positions = a.positions * (1 - share) + b.positions * share
         whole: dict[str, Any] = {key: merge(getattr(a, key), getattr(b, key)) for key in _WHOLE}
-        merged[name] = replace(a, positions=positions, inputs=inputs, bases=bases, **whole)
+        merged[name] = keep(replace(a, positions=positions, inputs=inputs, bases=bases, **whole))
     log_likelihood = None
     if first.log_likelihood is not None and second.log_likelihood is not None:
         log_likelihood = first.log_likelihood + second.log_likelihood

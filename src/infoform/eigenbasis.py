@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from infoform.batches import in_double
+
 SUPPORTS = ("top", "grid")
 
 
@@ -29,16 +31,16 @@ def symmetric_eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:  # (n
     In float64 and scaled to unit size, because float32 solvers stop ("failed to converge") on the rank-deficient,
     badly scaled factors of real networks.
     """
-    scale = matrix.abs().max().double()
+    scale = in_double(matrix.abs().max())
     if not bool(scale.isfinite()):
         raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
     if scale == 0:
         return matrix.new_zeros(len(matrix)), torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    scaled = matrix.double() / scale
+    scaled = in_double(matrix) / scale
     scaled = scaled.add(scaled.T).div_(2)  # the products behind it are symmetric only up to rounding
     values, vectors = torch.linalg.eigh(scaled)
     values = values.flip(0).clamp_min(0) * scale
-    return values.to(matrix.dtype), vectors.flip(1).to(matrix.dtype).contiguous()
+    return values.to(matrix), vectors.flip(1).to(matrix).contiguous()
 
 
 def leading_pairs(moment: Tensor, *, columns: int | None, name: str) -> tuple[Tensor, Tensor]:  # -> (k,), (n, k)

@@ -94,10 +94,7 @@ class Intake:
         self._outer = is_outer(positions)
         size = inputs + outputs if self._outer else outputs * inputs + groups * count * inputs
         size *= positions.element_size()
-        limit = self._limit
-        if self.keeps:  # for every layer at the same time
-            limit = min(limit // KEPT_PART, max(KEPT_BYTES, KEPT_ROWS * size))
-        self._step = max(1, limit // size)
+        self._step = kept_rows(size, self._limit) if self.keeps else max(1, self._limit // size)
         self._seen = sizes
 
 
@@ -161,6 +158,11 @@ class _Rows:
         rows._inputs[: rows.count] = state["inputs"]
         rows._outputs[: rows.count] = state["outputs"]
         return rows
+
+
+def kept_rows(size: int, limit: int) -> int:
+    """Return how many rank-one gradients, of so many bytes each, wait for those of later batches in a layer."""
+    return max(1, min(limit // KEPT_PART, max(KEPT_BYTES, KEPT_ROWS * size)) // size)
 
 
 def _form(layer: Layer, calls: list[Call], part: slice) -> Gradients:

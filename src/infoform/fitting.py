@@ -14,15 +14,15 @@ import torch
 from torch import nn
 
 from infoform import storage
-from infoform.batches import device_of
 from infoform.capture import capturing
-from infoform.checkpoint import Checkpoint, Snapshot, under
+from infoform.checkpoint import FINISHED, Checkpoint, Snapshot, under
 from infoform.coverage import Layer
-from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvature
+from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvature, unpack_curvature
 from infoform.distributed import Processes
 from infoform.layer_statistics import LayerStatistics
-from infoform.likelihoods import Likelihood
+from infoform.likelihoods import DataSummary, Likelihood
 from infoform.passes import DataPass, Tally, check_independence, progress_bar
+from infoform.placement import Placement
 from infoform.statistics import Sums
 
 
@@ -36,10 +36,12 @@ def fit_curvature(
     settings: FitSettings,
     previous: Fit | None = None,
     checkpoint: Checkpoint | None = None,
+    place: Placement | None = None,
     progress: bool = True,
+    label: str = "",
 ) -> Fit:
-    """Collect the wanted statistics of all layers, alone or added to a previous fit in the bases of that."""
-    processes = Processes.running()
+    """Collect the wanted statistics of these layers, alone or added to a previous fit in the bases of that."""
+    processes, place = Processes.running(), place or Placement.of(model)
     seen = 0 if previous is None else previous.summary.num_examples
     passes = 2 if wanted.bases and previous is None else 1
     part = settings.basis_data if passes > 1 else 1.0
@@ -47,7 +49,7 @@ def fit_curvature(
     with (
         processes.together(),
         progress_bar(progress and processes.rank == 0) as bar,
-        capturing(model, layers, autocast=settings.autocast) as capture,
+        capturing(model, layers, autocast=settings.autocast, device=place.device) as capture,
         ExitStack() as opened,
     ):
         check_independence(model)
@@ -66,6 +68,8 @@ def fit_curvature(
             processes.check_same(identity)
             if checkpoint is not None:
                 opened.enter_context(checkpoint.open(identity))
+                if checkpoint.lasts and all(one == FINISHED for one in processes.gather(checkpoint.stage())):
+                    return _unpack_fit(checkpoint.read(FINISHED, device=place.target), place)
         data = DataPass(
             capture,
             loader,
@@ -80,22 +84,19 @@ def fit_curvature(
         )
         statistics = {name: LayerStatistics(layer, wanted, settings) for name, layer in layers.items()}
         for name, before in {} if previous is None else previous.curvature.items():
-            statistics[name].keep(before)
+            statistics[name].keep(place.fetch(before))
         course = _Course(data, statistics, checkpoint, processes)
         course.resume()
         if course.first is None:
             sums = {name: one.first_pass(part < 1) for name, one in statistics.items()}
-            tally = course.run(sums, bar(f"pass 1 of {passes}", batches), share=part)
+            tally = course.run(sums, bar(f"{label}pass 1 of {passes}", batches), share=part)
             # a second pass over more of the data may reach more layers, too late for a basis
             course.first = _FirstPass(tally.examples, tally.digest, frozenset(data.reached))
             summary = tally.summary()
         reached = course.first.reached
         unreached = {name: _why_unreached(name in data.called) for name in layers if name not in reached}
         if len(unreached) == len(layers):
-            raise ValueError(
-                "a gradient must reach at least one layer, and none did "
-                f"('{next(iter(layers))}': {unreached[next(iter(layers))]}); check for torch.no_grad() in the model."
-            )
+            raise UnreachedError(Fit({}, summary, unreached))
         # layers that an earlier fit did not reach get their bases from the data that does
         fresh = {
             name: one
@@ -109,16 +110,36 @@ def fit_curvature(
                     "loader is an iterator; pass list(loader)."
                 )
             if not course.decomposed:
-                course.decompose(fresh, bar("eigenvectors", len(fresh)))
+                course.decompose(fresh, bar(f"{label}eigenvectors", len(fresh)))
             sums = {name: one.second_pass(part < 1) if name in fresh else [] for name, one in statistics.items()}
-            tally = course.run(sums, bar("pass 2 of 2", batches))
+            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches))
             course.check_same_data(tally, whole=part == 1)
             summary = tally.summary()
         data.capture.calls.clear()
         numbers = range(seen, seen + summary.num_examples)
-        curvature = {name: one.finish(numbers) for name, one in statistics.items() if name in reached}
-    fit = Fit(curvature, summary, unreached)
-    return fit if previous is None else merge_fits(previous, fit)
+        curvature = {}
+        for name in [name for name in layers if name in reached]:
+            finished = statistics.pop(name).finish(numbers)
+            curvature[name] = place.keep(finished) if previous is None else finished
+        fit = Fit(curvature, summary, unreached)
+        if previous is not None:
+            fit = merge_fits(previous, fit, fetch=place.fetch, keep=place.keep)
+        if checkpoint is not None and checkpoint.lasts:
+            checkpoint.write(_pack_fit(fit))
+            processes.gather(None)  # all have written
+    return fit
+
+
+class UnreachedError(ValueError):
+    """No gradient came back to any of the layers; `fit` has the reasons and the data's summary."""
+
+    def __init__(self, fit: Fit) -> None:
+        name, reason = next(iter(fit.unreached.items()))
+        super().__init__(
+            "a gradient must reach at least one layer, and none did "
+            f"('{name}': {reason}); check for torch.no_grad() in the model."
+        )
+        self.fit = fit
 
 
 @dataclass(frozen=True)
@@ -152,7 +173,7 @@ class _Course:
         stage = min(self.processes.gather(own))
         if own > stage:
             self.checkpoint.read(own, device=self._device)  # which refuses to have another fit's file removed
-        self.checkpoint.remove(*range(stage + 1, 3))
+        self.checkpoint.remove(*range(stage + 1, FINISHED + 1))
         if stage == 0:
             return
         saved = self.checkpoint.read(stage, device=self._device)
@@ -224,7 +245,7 @@ class _Course:
 
     @property
     def _device(self) -> torch.device:
-        return device_of(self.data.capture.model)
+        return self.data.capture.device
 
     def _pause(self, now: bool) -> None:
         assert self.checkpoint is not None
@@ -253,10 +274,28 @@ def _identity(
     known: dict[str, Any] = {**identity, "likelihood": [likelihood.name, likelihood.settings()]}
     known |= {f"layer '{name}'": list(layer.shape) for name, layer in layers.items()}
     known |= {name: str(value) if name == "autocast" else value for name, value in asdict(settings).items()}
-    known |= {f"statistics '{name}'": value for name, value in asdict(wanted).items() if name != "bases"}
     known["bases"] = sorted(wanted.bases)
+    for name, value in asdict(wanted).items():
+        known[f"statistics '{name}'"] = sorted(value) if isinstance(value, frozenset) else value
     known["the fit before"] = None if previous is None else _digest(previous)
     return known
+
+
+def _pack_fit(fit: Fit) -> Snapshot:
+    """Return all of a fit, for a file."""
+    packed = {name: pack_curvature(one) for name, one in fit.curvature.items()}
+    tensors = {f"{name}..{key}": value for name, (own, _) in packed.items() for key, value in own.items()}
+    curvature = {name: settings for name, (_, settings) in packed.items()}
+    values = {"curvature": curvature, "summary": asdict(fit.summary), "unreached": dict(fit.unreached)}
+    return Snapshot(FINISHED, tensors, values)
+
+
+def _unpack_fit(saved: Snapshot, place: Placement) -> Fit:
+    curvature = {
+        name: place.keep(unpack_curvature(under(saved.tensors, f"{name}.."), settings))
+        for name, settings in saved.values["curvature"].items()
+    }
+    return Fit(curvature, DataSummary(**saved.values["summary"]), saved.values["unreached"])
 
 
 def _digest(fit: Fit) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from infoform.curvature import Wanted
-from infoform.examples import CHUNK_BYTES
+from infoform.examples import kept_rows
 from infoform.sketch import OVERSAMPLING
 from infoform.statistics import EXACT_LIMIT, STRIDE, is_sketched
 
@@ -122,12 +122,21 @@ def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[
     return item * first, item * (input_factor + gradient_factor + measured + projected) + cores
 
 
-def chunk_bytes(size: Dimensions, *, examples: int) -> int:
+def waiting_bytes(size: Dimensions, *, chunk: int) -> int:
+    """Return the bytes of rank-one gradients that wait for later batches, with one Fisher vector an example."""
+    row = size.dtype.itemsize * (size.inputs + size.outputs)
+    return row * kept_rows(row, chunk) if size.outer else 0
+
+
+def chunk_bytes(size: Dimensions, *, examples: int, chunk: int, single: bool) -> int:
     """Return about the bytes of patches and gradients that a fit has in hand at a time, copies included."""
     assert size.positions is not None
-    one = size.groups * size.positions * size.inputs + (0 if size.outer else size.weights)
-    one *= size.dtype.itemsize
-    return 2 * one * min(examples, max(1, CHUNK_BYTES // one))
+    item = size.dtype.itemsize
+    if size.outer:  # squares, and the factors of the residual
+        row = item * (size.inputs + size.outputs)
+        return 2 * (waiting_bytes(size, chunk=chunk) if single else row * min(examples, max(1, chunk // row)))
+    patches, gradient = item * size.groups * size.positions * size.inputs, item * size.weights
+    return (2 * patches + 3 * gradient) * min(examples, max(1, chunk // (patches + gradient)))
 
 
 def eigen_bytes(size: Dimensions, wanted: Wanted) -> int:

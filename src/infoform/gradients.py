@@ -197,7 +197,7 @@ class SharedGradients(Gradients):
         chosen = weights.nonzero().squeeze(1).tolist()
         if len(chosen) > FEW:
             kept = gradient_vectors @ inner[chosen] @ input_vectors.T
-            rest = (self.matrices[chosen] - kept) * weights[chosen].sqrt()[:, None, None]
+            rest = self.matrices[chosen].sub_(kept).mul_(weights[chosen].sqrt()[:, None, None])
             residual += rest.square_().sum(0)
             return squares
         for index in chosen:  # one at a time: of a large layer the copies are what costs

@@ -22,8 +22,10 @@ from infoform.defaults import default_prior
 from infoform.distributed import Processes, distributed_sampler, unwrap
 from infoform.evidence import log_evidence
 from infoform.fitting import fit_curvature
+from infoform.grouping import fit_in_groups
 from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.passes import progress_bar
+from infoform.placement import Placement
 from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, LayerPosterior
@@ -33,6 +35,7 @@ from infoform.priors import LayerPrior, Prior, get_prior
 from infoform.randomness import isolated
 from infoform.search import OBJECTIVES, Search, Trial, best_trial
 from infoform.settings import Rank, Settings, check_choice, check_whole, layer_rank
+from infoform.sizes import read_bytes
 from infoform.spectrum import InputSpectrum, input_spectrum
 from infoform.tune import maximise_evidence
 
@@ -119,6 +122,9 @@ class Laplace:
         update: bool = False,
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
+        max_memory: int | str | None = None,
+        device: str | torch.device | None = None,
+        offload: str | torch.device | PathLike[str] | None = None,
         progress: bool = True,
     ) -> "Laplace":
         """Measure the curvature on the loader's data: (input, target) tuples, dicts, or inputs alone.
@@ -128,23 +134,28 @@ class Laplace:
         `checkpoint` is a folder in which the fit writes its sums every so many seconds; started again with the same
         arguments after it was killed or stopped by Ctrl-C, it goes on from there, and removes the file when it is done.
         Where torch.distributed is initialised, all processes fit together, each with its own part of the data.
+        `max_memory` ("2GB", or bytes) is what the fit may take beside model and data: layers are fitted in groups that
+        it holds, with passes of their own over the data. `device` is where the work is done, and `offload` a device, or
+        a folder, that takes what has been measured; both are the model's device where not given.
         """
         structure, options = self.settings.resolve(None, {})
         wanted = EVERYTHING if self.settings.statistics == "all" else STRUCTURES[structure].wanted(options)
         if structure == "full":
             self._check_blocks()
         previous = replace(self._fitted(), curvature=self.curvature) if update else None
-        fit = fit_curvature(
-            self.model,
-            loader,
-            self.likelihood,
-            self.layers,
-            wanted=wanted | Wanted(inputs=self.prior.needs_inputs),
-            settings=self.settings.for_fit(),
-            previous=previous,
-            checkpoint=None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
-            progress=progress,
-        )
+        how: dict[str, Any] = {
+            "wanted": wanted | Wanted(inputs=self.prior.needs_inputs),
+            "settings": self.settings.for_fit(),
+            "place": Placement.of(self.model, device=device, offload=offload),
+            "previous": previous,
+            "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
+            "progress": progress,
+        }
+        if max_memory is None:
+            fit = fit_curvature(self.model, loader, self.likelihood, self.layers, **how)
+        else:
+            budget = read_bytes(max_memory)
+            fit = fit_in_groups(self.model, loader, self.likelihood, self.layers, max_memory=budget, **how)
         noise = self.likelihood.fitted_noise(fit.summary)
         self._fit, self._built, self._inputs = fit, {}, {}
         self.noise, self.num_data = noise, float(fit.summary.num_examples)

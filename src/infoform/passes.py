@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.batches import Batch, batch_size, device_of, read_batch, split_batch
+from infoform.batches import Batch, batch_size, in_double, read_batch, split_batch
 from infoform.capture import Call, Capture
 from infoform.checkpoint import folded, under
 from infoform.coverage import Layer
@@ -144,7 +144,7 @@ class DataPass:
 
     def _take(self, raw: Any, *, used: bool) -> int:
         """Add one batch to the sums, or only count its examples, and return how many were added."""
-        device, tally = device_of(self.capture.model), self.tally
+        device, tally = self.capture.device, self.tally
         batch = read_batch(raw, device)
         if self.shard.total is not None:
             fresh = len(self.shard.numbers(tally.examples, batch_size(batch)))
@@ -161,15 +161,18 @@ class DataPass:
                 return 0
             own = self.shard.numbers(tally.examples, size)
             self.numbers = range(self.seen + own.start, self.seen + own.stop, own.step)
-            self._backward(outputs, targets, self._uniforms().to(device))
+            uniforms = self._uniforms()
+            uniforms = uniforms.to(outputs) if device.type == "mps" else uniforms.to(device)
+            self._backward(outputs, targets, uniforms)
         except (ValueError, TypeError) as error:
             raise type(error)(f"in batch {tally.batches}: {error}") from error
         if targets is None:
             tally.labelled = False
         else:
             # in float64: the fitted noise is a small difference of this sum and a constant
-            exact = targets.double() if targets.is_floating_point() else targets
-            tally.log_likelihood += float(self.likelihood.log_prob(outputs.detach().double(), exact).sum())
+            exact = in_double(outputs.detach())
+            labels = targets.to(exact) if targets.is_floating_point() else targets.to(exact.device)
+            tally.log_likelihood += float(self.likelihood.log_prob(exact, labels).sum())
         tally.examples += size
         return int(size)
 

@@ -6,22 +6,18 @@ convolutions and tokens, and with them peak and cost, are known from an example 
 After: the rank of every layer, by kept energy for each byte (see budget.py).
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
 from infoform.batches import device_of
 from infoform.budget import bought_at, rank_curve, spend
-from infoform.coverage import Layer
-from infoform.curvature import EVERYTHING, Curvature, Wanted, kept_columns, pack_curvature
+from infoform.curvature import EVERYTHING, Curvature, Wanted, pack_curvature
+from infoform.demand import choose_groups, demands, largest_peak, layer_dimensions
 from infoform.footprint import (
     Dimensions,
-    chunk_bytes,
-    eigen_bytes,
     eigen_flops,
     fit_flops,
     forward_flops,
@@ -51,6 +47,9 @@ def plan(
     example: Any = None,
     likelihood_outputs: int | None = None,
     fisher: str = "mc",
+    chunk: int | str = "16MiB",
+    max_memory: int | str | None = None,
+    offload: bool = False,
     max_rank: int = MAX_RANK,
 ) -> Plan:
     """Plan the posterior of a model before any data is seen, or of a fitted `Laplace` from what it has measured.
@@ -58,7 +57,8 @@ def plan(
     `memory` ("48MB", "48MiB" or a number of bytes) chooses the ranks of structure "inf": after a fit layer by layer,
     where they keep most, none above `max_rank`; before it one for all, for the worst case. `example` is a batch of
     inputs, of the size that the fit will see; `likelihood_outputs` the number of the model's outputs, which matters
-    with `fisher="exact"`. The model is left as found.
+    with `fisher="exact"`. `max_memory` is that of `fit`: with an example the plan tells the groups of layers, and
+    `offload` whether what is finished leaves the device. The model is left as found, and may be on the meta device.
     """
     budget = None if memory is None else read_bytes(memory)
     check_whole("max_rank", max_rank)
@@ -66,11 +66,14 @@ def plan(
         raise ValueError(f"rank and memory exclude each other, got rank={rank!r} and memory={memory!r}; give one.")
     if isinstance(target, Laplace):
         size = None if basis_size == "auto" else basis_size
-        given = {"storage": storage, "basis_size": size, "layers": layers, "rank": rank}
+        own = None if chunk == "16MiB" else chunk
+        given = {"storage": storage, "basis_size": size, "layers": layers, "rank": rank, "chunk": own}
         wrong = [name for name, value in given.items() if value is not None]
         if wrong:
             raise ValueError(f"a Laplace has its own {wrong[0]}, got {wrong[0]}={given[wrong[0]]!r}; leave it out.")
         if target.num_data is not None:
+            if max_memory is not None:
+                raise ValueError(f"max_memory is of a fit, and this one is done, got {max_memory!r}; leave it out.")
             return _after_fit(target, structure, budget, max_rank)
         if structure is not None:
             raise ValueError(f"an unfitted Laplace has its own structure, got {structure!r}; leave it out, or fit.")
@@ -85,16 +88,20 @@ def plan(
             basis_size=basis_size,
             layers=layers,
             fisher=fisher,
+            chunk=chunk,
         )
-    return _before_fit(laplace, budget, example, likelihood_outputs)
+    limit = None if max_memory is None else read_bytes(max_memory)
+    if limit is not None and example is None:
+        raise ValueError("max_memory needs example=, a batch of inputs, to know what a pass holds; give one.")
+    return _before_fit(laplace, budget, example, likelihood_outputs, limit, stays=not offload)
 
 
-def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int | None) -> Plan:
-    settings = laplace.settings
+def _before_fit(
+    laplace: Laplace, budget: int | None, example: Any, outputs: int | None, limit: int | None, *, stays: bool
+) -> Plan:
+    settings, for_fit = laplace.settings, laplace.settings.for_fit()
     kind, options = settings.resolve(None, {})
     seen = None if example is None else probe(laplace.model, example)
-
-    input_rank = settings.prior_rank if laplace.prior.needs_inputs else None
 
     def at(rank: Rank | None) -> tuple[Wanted, dict[str, Dimensions]]:
         given = options if rank is None else options | {"rank": rank}
@@ -102,8 +109,7 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
         wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
         uses = {} if seen is None else seen.uses
         return wanted, {
-            name: replace(_dimensions(layer, wanted, settings.basis_size, uses.get(name)), input_rank=input_rank)
-            for name, layer in laplace.layers.items()
+            name: layer_dimensions(layer, wanted, for_fit, use=uses.get(name)) for name, layer in laplace.layers.items()
         }
 
     if budget is None:
@@ -127,22 +133,23 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
     )
     passes = [sum(one[number] for one in statistics.values()) for number in (0, 1)]
     peak = cost = eigen = None
+    groups = [list(sizes)]
     if seen is not None:
         called = {name: size for name, size in sizes.items() if size.positions is not None}
         count = outputs or seen.outputs
         vectors = laplace.likelihood.num_vectors(count, settings.fisher, settings.fisher_samples)
         forward = sum(
-            forward_flops(_dimensions(layer, wanted, None, seen.uses[name])) for name, layer in seen.layers.items()
+            forward_flops(layer_dimensions(layer, wanted, for_fit, use=seen.uses[name]))
+            for name, layer in seen.layers.items()
         )
         extra = sum(fit_flops(one, wanted, block=blocks[name], vectors=vectors) for name, one in called.items())
-        number = 2 if wanted.bases else 1
+        needed = demands(laplace.layers, seen, wanted, for_fit)
+        if limit is not None:
+            groups = choose_groups(needed, budget=limit, stays=stays)
+        number = (2 if wanted.bases else 1) * len(groups)
         cost = (number * (1 + vectors) * forward + extra) / (3 * forward)
         eigen = sum(eigen_flops(size, wanted) for size in called.values()) / (3 * forward)
-        chunk = max(chunk_bytes(size, examples=seen.examples) for size in called.values())
-        working = seen.activations + chunk
-        if wanted.bases:
-            working = max(working, max(eigen_bytes(size, wanted) + statistics[name][1] for name, size in sizes.items()))
-        peak = max(passes) + working
+        peak = largest_peak(needed, groups, stays=stays)
     notes = []
     if kind == "inf":
         notes.append("the bytes of inf are the most it can take: which columns it uses depends on the data")
@@ -165,6 +172,7 @@ def _before_fit(laplace: Laplace, budget: int | None, example: Any, outputs: int
         eigen,
         available_bytes(device_of(laplace.model)),
         tuple(notes),
+        tuple(map(tuple, groups)) if len(groups) > 1 else (),
     )
 
 
@@ -220,15 +228,6 @@ def _after_fit(laplace: Laplace, structure: str | None, budget: int | None, max_
         available_bytes(device_of(laplace.model)),
         tuple(notes),
     )
-
-
-def _dimensions(layer: Layer, wanted: Wanted, basis_size: int | str | None, use: tuple[int, int] | None) -> Dimensions:
-    outputs, inputs = layer.shape
-    columns = kept_columns(outputs, wanted, basis_size), kept_columns(inputs, wanted, basis_size)
-    dtype = torch.promote_types(layer.mean.dtype, torch.float32)
-    groups, positions = (1, None) if use is None else use
-    core = min(wanted.core_size, math.prod(columns))
-    return Dimensions(outputs, inputs, columns, dtype, positions, groups, core=core)
 
 
 def _rank_within(

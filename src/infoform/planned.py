@@ -38,6 +38,7 @@ class Plan:
     eigen_examples: float | None  # of the eigendecompositions, in gradient passes of one example
     available_bytes: int | None
     notes: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()  # of layers that are fitted together, where these are not all
 
     @property
     def total_bytes(self) -> int:
@@ -92,6 +93,8 @@ class Plan:
             lines[0] += f", keeps {self.kept:.1%} of the energy"
         if self.peak_bytes is not None:
             lines.append(f"peak of a fit: about {show_bytes(self.peak_bytes)} beside the model")
+        if self.groups:
+            lines[-1] += f", in {len(self.groups)} groups of layers"
         if self.cost is not None:
             lines.append(f"cost of a fit, by flops: {self.cost:.1f} times a gradient pass over the same data")
         if self.eigen_examples:

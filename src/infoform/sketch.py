@@ -10,6 +10,8 @@ import zlib
 import torch
 from torch import Tensor
 
+from infoform.batches import in_double
+
 OVERSAMPLING = 16  # columns of Ω beyond those that are kept
 
 
@@ -25,12 +27,12 @@ def nystrom(
     sketch: Tensor, vectors: Tensor, *, columns: int, name: str
 ) -> tuple[Tensor, Tensor]:  # (n, c), (n, c) -> (k,), (n, k)
     """Return leading eigenpairs of M from Y = M Ω and Ω; fewer than asked where M has a lower rank."""
-    scale = sketch.abs().max().double()
+    scale = in_double(sketch.abs().max())
     if not bool(scale.isfinite()):
         raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
     if scale == 0:
         return sketch.new_zeros(columns), vectors[:, :columns].contiguous()
-    tall, test = sketch.double() / scale, vectors.double()
+    tall, test = in_double(sketch) / scale, in_double(vectors)
     core = test.T @ tall
     values, rotation = torch.linalg.eigh(core.add(core.T).div_(2))
     kept = values > values.max() * torch.finfo(sketch.dtype).eps * len(values)  # the rest is rounding of the sums
@@ -39,4 +41,4 @@ def nystrom(
     leading = half @ turns.flip(1)[:, :columns] / squares.flip(0)[:columns].sqrt()
     basis: Tensor = torch.linalg.qr(leading).Q  # which they are already, up to rounding
     values = squares.flip(0)[:columns] * scale
-    return values.to(sketch.dtype), basis.to(sketch.dtype).contiguous()
+    return values.to(sketch), basis.to(sketch).contiguous()
