@@ -19,6 +19,7 @@ import processes
 from infoform import Laplace
 from infoform.curvature import pack_curvature
 from infoform.distributed import Processes, Shard, distributed_sampler, unwrap
+from infoform.eigenbasis import coupled_diagonal
 
 FISHERS = ("mc", "exact", "empirical")
 COUNTS = (2, 4)
@@ -81,6 +82,10 @@ def check_same(found: dict[str, Tensor], expected: Laplace, *, tolerance: float)
                     given.pop(f"{basis}.{key}") for key in ("gradient_vectors", "input_vectors", "eigenvalues")
                 )
                 given[f"{basis} diagonal"] = u.square() @ values @ v.square().T
+                if f"{basis}.core" in given:
+                    pairs, core = given.pop(f"{basis}.core_pairs"), given.pop(f"{basis}.core")
+                    given[f"{basis} coupled"] = coupled_diagonal(v, u, pairs[0], pairs[1], core)
+                    given[f"{basis} core"] = core.norm()
                 given[f"{basis} trace"] = values.sum()[None]
         if "inputs.vectors" in tensors:
             for given in (own, tensors):

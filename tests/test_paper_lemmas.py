@@ -99,7 +99,8 @@ def estimate(structure: str, curvature: Curvature, **options: Any) -> Tensor:  #
 
 
 def papers_inf(curvature: Curvature, *, rank: int, support: str = "grid") -> Tensor:
-    return estimate("inf", curvature, rank=rank, basis="activation", support=support, correction="additive", clip=False)
+    options: dict[str, Any] = {"basis": "activation", "core": "diagonal", "correction": "additive", "clip": False}
+    return estimate("inf", curvature, rank=rank, support=support, **options)
 
 
 def low_rank_efb(curvature: Curvature, *, rank: int, support: str) -> tuple[Tensor, int]:
@@ -192,6 +193,7 @@ def test_inf_is_a_proper_posterior_where_the_kept_pairs_explain_less_than_the_di
         basis="activation",
         support="grid",
         correction="additive",
+        core="diagonal",
         clip=False,
     )
     assert (posterior.remainder[informed] > 0).all()

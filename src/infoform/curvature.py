@@ -43,7 +43,7 @@ class Wanted:
     diagonal: bool = False
     bases: frozenset[str] = frozenset()
     columns: int | None = None  # of large bases that are enough; None for all
-    cores: frozenset[str] = frozenset()  # bases some of whose pairs are measured together,
+    cores: tuple[str, ...] = ()  # bases some of whose pairs are measured together,
     core_size: int = 0  # as many of them
     block: bool = False
 
@@ -54,7 +54,7 @@ class Wanted:
             diagonal=self.diagonal or other.diagonal,
             bases=self.bases | other.bases,
             columns=_most(one.columns for one in (self, other) if one.bases),
-            cores=self.cores | other.cores,
+            cores=tuple(sorted({*self.cores, *other.cores})),
             core_size=max(self.core_size, other.core_size),
             block=self.block or other.block,
         )
@@ -67,7 +67,7 @@ EVERYTHING = Wanted(
     factors=True,
     diagonal=True,
     bases=frozenset(BASES),
-    cores=frozenset(["gradient"]),
+    cores=BASES,
     core_size=CORE_LIMIT,
     block=True,
 )

@@ -77,7 +77,7 @@ class Inf(LayerPosterior):
             diagonal=True,
             bases=frozenset({basis}),
             columns=_enough_columns(rank, basis),
-            cores=frozenset({basis} if coupled else ()),
+            cores=(basis,) if coupled else (),
             core_size=_enough_pairs(rank) if coupled else 0,
         )
 
