@@ -7,7 +7,7 @@ PEERS := .venv-peers
 
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: demo test lint types wheel installed bench clean
+.PHONY: demo test lint types docs wheel installed bench clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
@@ -21,6 +21,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# to out/site; a warning is an error
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 wheel: $(READY)
 	$(BIN)/python -m build --outdir dist .
