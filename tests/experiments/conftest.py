@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from infoform.data import uci
 
@@ -27,3 +28,17 @@ def small_uci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     uci._table.cache_clear()
     yield tmp_path
     uci._table.cache_clear()
+
+
+@pytest.fixture
+def small_imagenet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with stand-ins of ImageNet's validation part (10 classes, 2 pictures each) and of 4 paintings."""
+    folder = tmp_path / "data"
+    names = [f"imagenet/val/n{number:02}/{which}.JPEG" for number in range(10) for which in range(2)]
+    generator = np.random.default_rng(0)
+    for name in [*names, *(f"paintings/{number}.png" for number in range(4))]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        coarse = Image.fromarray(generator.integers(0, 256, (64, 64, 3)).astype(np.uint8))
+        coarse.resize((256, 256)).save(folder / name, format="PNG")
+    monkeypatch.setenv("INFOFORM_DATA", str(folder))
+    return folder

@@ -28,7 +28,7 @@ from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, Efb, Kfac, LayerPosterior
 from infoform.priors import LayerPrior
 
-PAPER_FORM: dict[str, Any] = {"support": "grid", "correction": "additive"}
+PAPER_FORM: dict[str, Any] = {"support": "grid", "correction": "additive", "core": "diagonal"}
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class SpaceSettings(Settings):
     networks: tuple[str, ...] = tuple(ARCHITECTURES)
     rank: int = 100
     prior_rank: int = 16
-    images: int = 16  # photographs of the fit
-    size: int = 96  # pixels of their middle
+    images: int = 8  # photographs of the fit
+    size: int = 64  # pixels of their middle
     paper_basis: bool = False  # whether KFAC, EFB and the paper's INF are fitted, with their eigendecompositions
 
 
