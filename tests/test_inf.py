@@ -13,7 +13,8 @@ from curvatures import make_curvature, random_gradients
 from infoform import Laplace
 from infoform.curvature import Curvature
 from infoform.eigenbasis import expanded_diagonal
-from infoform.posteriors import CORES, Inf, logscale
+from infoform.posteriors import CORES, STRUCTURES, Inf, logscale
+from infoform.posteriors.rounding import read_back, round_to
 from infoform.priors import LayerPrior
 
 G, A = 4, 6
@@ -22,6 +23,7 @@ DTYPES = {
     "float64": (torch.float64, None),
     "float32": (torch.float32, None),
     "bfloat16 storage": (torch.float32, torch.bfloat16),
+    "bytes": (torch.float64, torch.uint8),
 }
 
 
@@ -58,7 +60,7 @@ def test_the_scaled_diagonal_is_exact_at_every_rank(
     rtol = 1e-9 if dtype == torch.float64 else 1e-5
     for rank in RANKS if columns is None else range(1, 13):
         posterior = inf(curvature, rank=rank, basis=basis, support=support, storage=storage, core=core)
-        stored = f if storage is None else f.to(storage).to(dtype)
+        stored = read_back(*round_to(f, storage), dtype)
         assert posterior.information.dtype == (storage or dtype)
         assert_close(posterior.dense().diag().reshape(G, A), 40 * stored + 0.7, rtol=rtol, atol=0)
         assert_close(posterior.diagonal(), 40 * stored + 0.7, rtol=rtol, atol=0)
@@ -163,9 +165,9 @@ def test_the_bytes_are_those_of_the_documented_tensors(kind: str, correction: st
     posterior = inf(curvature, rank=rank, correction=correction, storage=storage, core=core)
     rows, columns = posterior.indices
     width = dtype.itemsize
-    expected = G * A * (storage or dtype).itemsize  # f
+    expected = G * A * (storage or dtype).itemsize + (16 if storage == torch.uint8 else 0)  # f
     used = len(rows.unique()) * G + len(columns.unique()) * A  # entries of the used eigenvectors
-    expected += used * (storage or dtype).itemsize
+    expected += used * (2 if storage is not None else dtype.itemsize)
     expected += rank * width + 2 * 2 * rank  # eigenvalues, and two bytes for each of their indices
     if core == "full":
         pairs = curvature.bases["gradient"].core_pairs
@@ -272,3 +274,23 @@ def test_objects_that_differ_in_the_prior_share_what_does_not_depend_on_it() -> 
     assert first.remainder is second.remainder is one.remainder
     assert not torch.equal(first.diagonal(), second.diagonal())
     assert_close(second.dense(), inf(layer(), rank=5, prior=LayerPrior(3.0), num_data=20.0).dense())
+
+
+@pytest.mark.parametrize("structure", ["inf", "diag"])
+def test_bytes_are_off_by_half_a_step_at_most(structure: str) -> None:
+    curvature = layer(examples=300)
+    assert curvature.diagonal is not None
+    options = {"rank": 5} if structure == "inf" else {}
+    posterior = STRUCTURES[structure].from_curvature(
+        curvature, prior=LayerPrior(0.0), num_data=1.0, storage=torch.uint8, **options
+    )
+    assert posterior.state_dict()["information"].dtype == torch.uint8
+    found, exact = posterior.diagonal().double(), curvature.diagonal
+    octaves = float((exact[exact > 0].max() / exact[exact > 0].min()).log2())
+    assert (found[exact == 0] == 0).all()
+    assert float((found / exact)[exact > 0].log2().abs().max()) <= octaves / 254 / 2 * (1 + 1e-6)
+
+
+def test_a_remainder_that_may_be_negative_is_not_stored_as_bytes() -> None:
+    with pytest.raises(ValueError, match="storage='uint8' keeps a logarithm"):
+        inf(layer(), rank=5, correction="additive", clip=False, storage=torch.uint8)

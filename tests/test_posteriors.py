@@ -22,7 +22,7 @@ TRUNCATED = (3, 4)  # columns kept of U_G and U_A
 
 # options by structure; a structure that is not here is tested with its defaults
 OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "diag": [{"storage": storage} for storage in (None, torch.bfloat16)],
+    "diag": [{"storage": storage} for storage in (None, torch.bfloat16, torch.uint8)],
     "kfac": [{"damping": damping} for damping in ("factored", "exact")],
     "efb": [{"basis": basis} for basis in ("gradient", "activation")],
     "inf": [
@@ -31,7 +31,12 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
             ("gradient", "activation"),
             ("top", "grid"),
             ("scaled", "additive"),
-            ({"core": "full"}, {"core": "full", "storage": torch.bfloat16}, {"core": "diagonal"}),
+            (
+                {"core": "full"},
+                {"core": "full", "storage": torch.bfloat16},
+                {"core": "full", "storage": torch.uint8},
+                {"core": "diagonal"},
+            ),
         )
     ],
 }

@@ -69,7 +69,7 @@ def spend(curves: Mapping[str, Curve], budget: int) -> dict[str, Bought]:
     if least > budget:
         raise ValueError(
             f"memory must be at least {least} bytes ({show_bytes(least)}), which rank 1 in every layer takes, "
-            f"got {budget}; leave layers out with layers=, or store less with storage='bfloat16'."
+            f"got {budget}; leave layers out with layers=, or store less with storage='uint8'."
         )
     names = list(curves)
     corners = [_envelope(curves[name]) for name in names]  # positions on the curves

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from infoform.curvature import Wanted
 from infoform.examples import kept_rows
+from infoform.posteriors.rounding import vector_dtype
 from infoform.sketch import OVERSAMPLING
 from infoform.statistics import EXACT_LIMIT, STRIDE, is_sketched
 
@@ -59,7 +60,7 @@ def posterior_bytes(size: Dimensions, structure: str, options: Mapping[str, Any]
     """Return the bytes of a layer's posterior; of INF the most they can be: every pair with columns of its own."""
     item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
     if structure == "diag":
-        return size.weights * (options["storage"] or size.dtype).itemsize
+        return _diagonal_bytes(size, options)
     if structure == "kfac":
         return item * (outputs**2 + outputs + inputs**2 + inputs)
     if structure == "efb":
@@ -89,15 +90,20 @@ def inf_bytes(
     `coupled` of them were measured together, for a full core.
     """
     item = size.dtype.itemsize
-    fixed = size.weights * (options["storage"] or size.dtype).itemsize
+    fixed = _diagonal_bytes(size, options)
     if options["correction"] == "scaled":
         fixed += size.weights + 2 * torch.float64.itemsize  # codes of S² and their scale
     full = options["core"] == "full"
     core = item * (coupled * (coupled - 1) // 2) if full else 0
     # which pairs are kept is told where these are not all of the columns', or in an order of their own
     index = 0 if options["support"] == "grid" and not full else 2 + 2 * ((rows >= 2**15) | (columns >= 2**15))
-    vectors = (size.outputs * rows + size.inputs * columns) * (options["storage"] or size.dtype).itemsize
+    vectors = (size.outputs * rows + size.inputs * columns) * vector_dtype(options["storage"], size.dtype).itemsize
     return fixed + vectors + core + pairs * (item + 2 * index)
+
+
+def _diagonal_bytes(size: Dimensions, options: Mapping[str, Any]) -> int:
+    storage = options["storage"] or size.dtype
+    return size.weights * storage.itemsize + (2 * torch.float64.itemsize if storage == torch.uint8 else 0)
 
 
 def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from infoform.posteriors import CORES, CORRECTIONS, DAMPINGS, PRESETS, STRUCTURE
 from infoform.sizes import read_bytes
 
 AUTOCASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-STORAGES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+STORAGES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
 Rank = int | float | Mapping[str, int]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from infoform.curvature import Curvature, Wanted
 from infoform.posteriors.base import LayerPosterior, required
+from infoform.posteriors.rounding import read_back, round_to
 from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
@@ -27,6 +28,7 @@ class Diag(LayerPosterior):
     prior: LayerPrior
     num_data: float
     information: Tensor  # f (G, A)
+    information_steps: Tensor | None = None  # (2,), where f is stored as bytes
 
     @classmethod
     def wanted(cls, options: Mapping[str, Any]) -> Wanted:
@@ -37,7 +39,7 @@ class Diag(LayerPosterior):
         cls, curvature: Curvature, *, prior: LayerPrior, num_data: float, storage: torch.dtype | None = None
     ) -> Self:
         diagonal = required(curvature.diagonal, "diagonal", curvature)
-        return cls(prior, num_data, diagonal.to(storage or diagonal.dtype))
+        return cls(prior, num_data, *round_to(diagonal, storage))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,5 +83,6 @@ class Diag(LayerPosterior):
 
     @cached_property
     def _rows(self) -> RowBlocks:
-        diagonal = self.num_data * self.information.to(self.dtype) + self.prior.precision
+        information = read_back(self.information, self.information_steps, self.dtype)
+        diagonal = self.num_data * information + self.prior.precision
         return RowBlocks(diagonal.to(self.dtype), self.prior)

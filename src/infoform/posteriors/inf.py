@@ -40,6 +40,7 @@ from infoform.eigenbasis import (
 )
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
+from infoform.posteriors.rounding import read_back, round_to, vector_dtype
 from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
@@ -67,6 +68,7 @@ class Inf(LayerPosterior):
     scale_codes: Tensor | None = None  # (G, A) uint8: S², None where additive
     scale_steps: Tensor | None = None  # (2,)
     clipped: int = 0  # weights whose D was negative and set to 0
+    information_steps: Tensor | None = None  # (2,), where f (or D) is stored as bytes
     core: Tensor | None = None  # (c (c − 1) / 2,): M below its diagonal, of the first c pairs; None for a diagonal M
 
     @classmethod
@@ -100,15 +102,14 @@ class Inf(LayerPosterior):
         if basis not in curvature.bases:
             required(None, f"{basis} basis", curvature)
         eigen = curvature.bases[basis]
-        _check_options(curvature, eigen, rank, support, correction, core)
+        _check_options(curvature, eigen, rank, support, correction, core, storage, clip)
         first = required(eigen.core_pairs, f"core of the {basis} basis", curvature) if core == "full" else None
         rows, columns = select_pairs(eigen.eigenvalues, rank=rank, support=support, first=first)
         used_rows, rows_kept = rows.unique(return_inverse=True)
         used_columns, columns_kept = columns.unique(return_inverse=True)
-        storage = storage or exact.dtype
         # rounded first, so that all that follows is exact for what is stored
-        gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous().to(storage)
-        input_vectors = eigen.input_vectors[:, used_columns].contiguous().to(storage)
+        gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous().to(vector_dtype(storage, exact.dtype))
+        input_vectors = eigen.input_vectors[:, used_columns].contiguous().to(vector_dtype(storage, exact.dtype))
         eigenvalues = gather_pairs(eigen.eigenvalues, rows, columns)
         coupled = None if first is None else _below_diagonal(eigen, rows, columns)
         vectors = input_vectors.to(exact), gradient_vectors.to(exact)
@@ -123,8 +124,10 @@ class Inf(LayerPosterior):
             rounding = torch.finfo(exact.dtype).eps * float(q_kept.max())  # of eigenvectors at a unit without gradient
             clipped = int((remainder < -rounding).sum()) if clip else 0
             remainder = remainder.clamp_min(0) if clip else remainder
-            return cls(prior, num_data, remainder.to(storage), *low_rank, clipped=clipped, core=coupled)
-        information = exact.to(storage)
+            stored, steps = round_to(remainder, storage)
+            return cls(prior, num_data, stored, *low_rank, clipped=clipped, core=coupled, information_steps=steps)
+        stored, steps = round_to(exact, storage)
+        information = read_back(stored, steps, exact.dtype)
         left = eigen.eigenvalues.index_put((rows, columns), torch.zeros_like(eigenvalues))
         q = q_kept + expanded_diagonal(eigen.input_vectors, eigen.gradient_vectors, left)  # (G, A)
         if eigen.residual is not None:
@@ -132,9 +135,9 @@ class Inf(LayerPosterior):
         # q_T is recomputed where the posterior is used, perhaps in another order of summation: stay below that; and
         # D, which B is divided by, must not be mere rounding where all pairs are kept and there is no prior
         margin = max(4 * (len(used_rows) + len(used_columns) + 4) * torch.finfo(q.dtype).eps, LEAST_REMAINDER)
-        ratio = torch.where(q > 0, information.to(q.dtype) / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
+        ratio = torch.where(q > 0, information / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
         squared = ratio.clamp_max(2.0**60) * (1 - margin)
-        return cls(prior, num_data, information, *low_rank, *logscale.encode(squared), core=coupled)
+        return cls(prior, num_data, stored, *low_rank, *logscale.encode(squared), core=coupled, information_steps=steps)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -185,10 +188,13 @@ class Inf(LayerPosterior):
     @prior_free
     def remainder(self) -> Tensor:  # D (G, A)
         """Return D, from what is stored: the diagonal stays exact whatever was rounded."""
-        information = self.information.to(self.dtype)
+        information = self._information()
         if self.scale is None:
             return information
         return information - self.scale**2 * self._kept_diagonal()
+
+    def _information(self) -> Tensor:  # (G, A)
+        return read_back(self.information, self.information_steps, self.dtype)
 
     def transform(self, noise: Tensor) -> Tensor:
         return self.transform_(noise.clone())
@@ -271,7 +277,7 @@ class Inf(LayerPosterior):
         return self._spectrum[2]
 
     def diagonal(self) -> Tensor:
-        kept = self._kept_diagonal() if self.scale is None else self.information.to(self.dtype) - self.remainder
+        kept = self._kept_diagonal() if self.scale is None else self._information() - self.remainder
         return self._rows.diagonal_of() + self.num_data * kept
 
     def dense(self) -> Tensor:
@@ -459,12 +465,21 @@ def _enough_columns(rank: int | float | Mapping[str, int], basis: str) -> int | 
 
 
 def _check_options(
-    curvature: Curvature, eigen: Eigenbasis, rank: int, support: str, correction: str, core: str
+    curvature: Curvature,
+    eigen: Eigenbasis,
+    rank: int,
+    support: str,
+    correction: str,
+    core: str,
+    storage: torch.dtype | None,
+    clip: bool,
 ) -> None:
     if support not in SUPPORTS:
         raise ValueError(f"support must be one of {', '.join(map(repr, SUPPORTS))}, got {support!r}.")
     if correction not in CORRECTIONS:
         raise ValueError(f"correction must be one of {', '.join(map(repr, CORRECTIONS))}, got {correction!r}.")
+    if storage == torch.uint8 and not clip:
+        raise ValueError("storage='uint8' keeps a logarithm, which a negative D has not; leave clip=False out.")
     if core not in CORES:
         raise ValueError(f"core must be one of {', '.join(map(repr, CORES))}, got {core!r}.")
     size = eigen.eigenvalues.numel()

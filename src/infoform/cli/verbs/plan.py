@@ -54,7 +54,7 @@ def plan(
         typer.Option(metavar="SIZE", help="Choose the ranks within 48MB, say.", rich_help_panel="Posterior"),
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(metavar="DTYPE", help="float32 or bfloat16.", rich_help_panel="Posterior")
+        str | None, typer.Option(metavar="DTYPE", help="float32, bfloat16 or uint8.", rich_help_panel="Posterior")
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Save the run's posterior with these ranks.", rich_help_panel="Posterior")
