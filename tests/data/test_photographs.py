@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from infoform.data import imagenet, paintings
+from infoform.data.images import find
 from infoform.data.photographs import read_photographs
 
 needs_data = pytest.mark.skipif(
@@ -34,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 @needs_data
 def test_there_are_two_photographs_of_every_class() -> None:
-    root = imagenet.find("ImageNet", imagenet.NAMES, None, remedy="")
+    root = find("ImageNet", imagenet.NAMES, None, remedy="")
     counts = [len(list(path.iterdir())) for path in root.iterdir() if path.is_dir()]
     assert counts == [2] * 1000
     first, second = imagenet.load(0, classes=4), imagenet.load(1, classes=4)

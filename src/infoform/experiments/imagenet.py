@@ -53,9 +53,9 @@ class ImageNetSettings(Settings):
     """Sizes of a run."""
 
     network: str = "mobilenet"
-    images: int = 500  # classes of which the first image is for fit and tuning
-    test: int = 250  # classes of which the second image is for testing
-    unknown: int = 125  # paintings
+    images: int = 400  # classes of which the first image is for fit and tuning
+    test: int = 200  # classes of which the second image is for testing
+    unknown: int = 100  # paintings
     samples: int = 30  # networks of a prediction by `mc`
     linear_samples: int = 5  # by `linear-mc`, each of which costs three times as much
     methods: tuple[str, ...] = (*(f"{one} search" for one in STRUCTURES), *OTHERS, "swag")
