@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from infoform import Laplace
+from infoform import Laplace, plan
 from infoform.curvature import pack_curvature
 
 Batches = list[tuple[Tensor, Tensor]]
-GROUPED = "57kB"  # which does not hold all layers of the model below
 
 
 def make_model(dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -49,6 +48,13 @@ def make_large() -> tuple[nn.Module, TensorDataset]:
 def make_laplace(model: nn.Module, **options: Any) -> Laplace:
     given: dict[str, Any] = {"rank": 20, "prior": "activation", "seed": 2} | options
     return Laplace(model, "classification", **given)
+
+
+def too_little(laplace: Laplace) -> int:
+    """Return a budget that does not hold all layers at a time."""
+    peak = plan(laplace, example=make_data(4, torch.float64).tensors[0]).peak_bytes
+    assert peak is not None
+    return peak - 1
 
 
 def batches_of(data: TensorDataset, size: int = 4) -> Batches:
@@ -144,8 +150,10 @@ class Case:
         sketched = make_laplace(model, basis_size=8, prior_rank=4)
         self.keep("large", sketched.fit(dealt(large), progress=False))
         self.keep("part", make_laplace(wide, basis_data=0.5).fit(split, progress=False))
-        groups: dict[str, Any] = {"max_memory": GROUPED, "offload": self.folder / "kept", "progress": False}
-        self.keep("groups", make_laplace(wide, chunk="4kB").fit(parts, **groups))
+        small = make_laplace(wide, chunk="4kB")
+        self.keep(
+            "groups", small.fit(parts, max_memory=too_little(small), offload=self.folder / "kept", progress=False)
+        )
 
     def others(self) -> None:
         data = make_data(dtype=torch.float64)
