@@ -22,7 +22,7 @@ SETTINGS = ClassificationSettings(
     train=60, validation=20, curvature=30, test=24, unknown=20, networks=2, epochs=2, batch_size=20,
     learning_rate=1e-2, rank=3, prior_rank=4, samples=3, tuning_samples=2, swag_snapshots=3, search_trials=3,
     methods=(METHOD, "kfac isotropic linear evidence", "inf-paper isotropic mc search",
-             "last-layer isotropic mc validation", "mc-dropout", "swag"),
+             "last-layer isotropic mc validation", "inf@uint8 activation:4 mc validation", "mc-dropout", "swag"),
     repeated=(METHOD,),
 )  # fmt: skip
 

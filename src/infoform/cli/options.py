@@ -212,7 +212,9 @@ class PosteriorOptions:
     ] = 1
     storage: Annotated[
         str | None,
-        typer.Option(metavar="DTYPE", help="float32, bfloat16 or uint8 for what is stored.", rich_help_panel="Posterior"),
+        typer.Option(
+            metavar="DTYPE", help="float32, bfloat16 or uint8 for what is stored.", rich_help_panel="Posterior"
+        ),
     ] = None
     autocast: Annotated[
         str | None,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from infoform.data import cifar10, svhn
 from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification_targets import Target, against, fixed, memory
+from infoform.experiments.classification_targets import BYTES, Target, against, fixed, memory
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
 from infoform.experiments.mnist import METHODS, REPEATED
 
@@ -38,6 +38,8 @@ class CIFAR10(Classification):
         against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False),
         memory("bytes: share of KFAC's", "inf activation", "kfac isotropic", 1 / 6),
         memory("the same with 16 directions, in bfloat16", "inf activation:16, bfloat16", "kfac isotropic", 1 / 6),
+        memory("the same as bytes", "inf activation:16, uint8", "kfac isotropic", 1 / 6),
+        against("NLL as bytes: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES),
     )
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:

@@ -2,7 +2,8 @@
 
 A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
 its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:64 mc validation 0`: the prior knows 64 directions
-of each layer's inputs. The structure `last-layer` is `inf` of the last layer alone. Tuning is by
+of each layer's inputs. The structure `last-layer` is `inf` of the last layer alone, `inf@uint8` is stored as bytes.
+Tuning is by
 
 validation   NLL of held-out training data (τ alone)
 evidence     Laplace's evidence (τ alone, no data)
@@ -170,7 +171,10 @@ class Run:
                 stored[f"{structure} {prior}"] = laplace.posterior(structure=structure, prior=prior).nbytes
         default: dict[str, Any] = {"prior": "activation", "prior_rank": min(16, self.settings.prior_rank)}
         stored["inf activation:16"] = laplace.posterior(structure="inf", **default).nbytes
-        stored["inf activation:16, bfloat16"] = laplace.posterior(structure="inf", storage="bfloat16", **default).nbytes
+        for storage in ("bfloat16", "uint8"):
+            stored[f"inf activation:16, {storage}"] = laplace.posterior(
+                structure="inf", storage=storage, **default
+            ).nbytes
         return {
             "fit_seconds": seconds,
             "bytes": stored,
@@ -223,7 +227,10 @@ class Run:
     def laplace_piece(self, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
         laplace = self.last_layer() if structure == "last-layer" else self.laplace()
         name, _, rank = prior.partition(":")
-        options: dict[str, Any] = {"structure": "inf" if structure == "last-layer" else structure, "prior": name}
+        form, _, storage = structure.partition("@")
+        options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form, "prior": name}
+        if storage:
+            options["storage"] = storage
         options["prior_rank"] = int(rank) if rank else None
 
         def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:

@@ -9,6 +9,7 @@ from infoform.experiments.result import Result
 
 Rows = Mapping[str, list[dict[str, Any]]]
 OURS = "inf activation:64 mc validation"
+BYTES = "inf@uint8 activation:16 mc validation"
 
 
 @dataclass(frozen=True)

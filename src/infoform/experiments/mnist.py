@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from infoform.data import mnist, notmnist
 from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification_targets import OURS, Target, against, fixed, memory
+from infoform.experiments.classification_targets import BYTES, OURS, Target, against, fixed, memory
 from infoform.experiments.classifiers import lenet
 
 METHODS = (
     OURS,
+    BYTES,
     "inf isotropic mc validation",
     "kfac isotropic mc validation",
     "efb-paper isotropic mc validation",
@@ -69,6 +70,8 @@ over-confident, so the rate is constant here."""
         against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False),
         memory("bytes: share of KFAC's", "inf activation", "kfac isotropic", 1 / 6),
         memory("the same with 16 directions, in bfloat16", "inf activation:16, bfloat16", "kfac isotropic", 1 / 6),
+        memory("the same as bytes", "inf activation:16, uint8", "kfac isotropic", 1 / 6),
+        against("NLL as bytes: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES),
     )
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:
