@@ -7,10 +7,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 import infoform
-from infoform.experiments import Result, get_experiment, imagenet
-from infoform.experiments.imagenet import ImageNet, ImageNetSettings, Run, spaced
+from infoform.experiments import Result, get_experiment, imagenet_run
+from infoform.experiments.imagenet import ImageNet
 from infoform.experiments.imagenet_networks import NETWORKS, TrainedNetwork
 from infoform.experiments.imagenet_page import collect
+from infoform.experiments.imagenet_run import ImageNetSettings, Run, spaced
 
 METHODS = (
     "diag isotropic mc search",
@@ -35,9 +36,9 @@ def settings(small_imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> ImageNetS
     save_file(tiny().state_dict(), small_imagenet / "weights" / "tiny.safetensors")
     about = TrainedNetwork("Tiny", "tiny.safetensors", tiny, (0.5,) * 3, (0.5,) * 3, 0.1, "5")
     monkeypatch.setitem(NETWORKS, "tiny", about)
-    imagenet._load_network.cache_clear()
-    imagenet._read_pictures.cache_clear()
-    imagenet._LAST.clear()
+    imagenet_run._load_network.cache_clear()
+    imagenet_run._read_pictures.cache_clear()
+    imagenet_run._LAST.clear()
     return replace(
         ImageNet().settings(quick=True),
         network="tiny",
@@ -90,7 +91,7 @@ def test_every_piece_and_the_page(settings: ImageNetSettings, tmp_path: Path) ->
 def test_a_fit_is_read_from_the_cache_and_is_the_same(settings: ImageNetSettings, tmp_path: Path) -> None:
     run = Run(settings, tmp_path)
     first = run.laplace(fresh=True).posterior(structure="diag", prior="isotropic")
-    imagenet._LAST.clear()
+    imagenet_run._LAST.clear()
     again = run.laplace()
     assert isinstance(again, infoform.Laplace)
     second = again.posterior(structure="diag", prior="isotropic")

@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from infoform.experiments.imagenet import STRUCTURES, ImageNet, ImageNetSettings
+from infoform.experiments.imagenet import ImageNet
+from infoform.experiments.imagenet_run import STRUCTURES, ImageNetSettings
 
 
 class ImageNetEfficientNet(ImageNet):

@@ -114,6 +114,10 @@ The paper's correction D is negative, and set to 0, for {clipped:.0%} of the wei
     wide = [m for m, r in rows.items() if m.endswith("evidence") and r["accuracy"] < plain["accuracy"] - 0.1]
     if wide:
         text += f""" Evidence makes posteriors too wide here: {", ".join(map(_title, wide))} lose accuracy."""
+    lost = {method: row["not_finite"] for method, row in rows.items() if row.get("not_finite", 0) > 0}
+    if lost:
+        shares = ", ".join(f"{_title(method)} {share:.1%}" for method, share in lost.items())
+        text += f""" Outputs that are not finite count as holding all classes equally likely: {shares}."""
     return text
 
 

@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from infoform.experiments.imagenet import ImageNet, ImageNetSettings
+from infoform.experiments.imagenet import ImageNet
+from infoform.experiments.imagenet_run import ImageNetSettings
 
 
 class ImageNetResNet50(ImageNet):
