@@ -33,9 +33,9 @@ class SpectraSettings(Settings):
     """Networks, and what they are fitted on; those of ARCHITECTURES are random, those of NETWORKS trained."""
 
     networks: tuple[str, ...] = (*ARCHITECTURES, *(f"trained {name}" for name in NETWORKS))
-    images: int = 16
+    images: int = 8
     size: int = 96  # pixels, of the random ones
-    trained_images: tuple[int, ...] = (200, 50, 16)  # for each of the trained ones
+    trained_images: tuple[int, ...] = (100, 32, 8)  # for each of the trained ones
     trained_size: int = 224
 
 
