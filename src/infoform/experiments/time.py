@@ -46,8 +46,8 @@ class TimeSettings(Settings):
     images: int = 8  # photographs of a fit
     batch: int = 4
     size: int = 224  # pixels
-    fit_rounds: int = 3
-    sample_rounds: int = 9
+    fit_rounds: int = 2
+    sample_rounds: int = 5
 
 
 class Time(Experiment[TimeSettings]):
@@ -65,7 +65,7 @@ class Time(Experiment[TimeSettings]):
         return TimeSettings(images=32, sample_rounds=30) if full else TimeSettings()
 
     def pieces(self, settings: TimeSettings) -> Sequence[str]:
-        return [f"{network} {work}" for network in settings.networks for work in ("samples", "fits")]
+        return [f"{network} {work}" for work in ("samples", "fits") for network in settings.networks]
 
     def run_piece(self, key: str, settings: TimeSettings, *, cache: Path) -> dict[str, Any]:
         network, work = key.split()
