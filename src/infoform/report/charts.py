@@ -60,12 +60,22 @@ def figure(traces: Sequence[Any], *, height: int = HEIGHT, **layout: Any) -> dic
 def axis(title: str, **settings: Any) -> dict[str, Any]:
     """Return an axis with its title."""
     quiet = {"gridcolor": GRID, "linecolor": GRID, "zerolinecolor": GRID, "tickcolor": GRID, "automargin": True}
-    return {"title": {"text": title, "font": {"color": MUTED}, "standoff": 12}, "showline": True, **quiet, **settings}
+    return {
+        "title": {"text": title, "font": {"color": MUTED, "size": 13}, "standoff": 10},
+        "showline": True,
+        **quiet,
+        **settings,
+    }
 
 
 def log_axis(title: str, **settings: Any) -> dict[str, Any]:
-    """Return a logarithmic axis whose ticks are powers of ten."""
-    return axis(title, type="log", dtick=1, exponentformat="power", **settings)
+    """Return a logarithmic axis."""
+    return axis(title, type="log", **{"exponentformat": "power", "tickfont": {"size": 11}, **settings})
+
+
+def names_axis(**settings: Any) -> dict[str, Any]:
+    """Return an axis of names, one bar each."""
+    return axis("", type="category", dtick=1, showgrid=False, **settings)
 
 
 def label(text: str, longest: int = 28) -> str:

@@ -35,7 +35,7 @@ def _table(runs: Sequence[Run]) -> Table:
     facts = {
         "task": [run.kind for run in runs],
         "structure": [str(run.fit.get("settings", {}).get("structure", MISSING)) for run in runs],
-        "rank": [number(run.fit.get("settings", {}).get("rank")) for run in runs],
+        "rank": [_rank(run) for run in runs],
         "prior": [str(run.fit.get("prior", MISSING)) for run in runs],
         "τ": [precision({**run.fit, **run.result("tune")}.get("prior_precision")) for run in runs],
         "memory": [size(run.fit.get("total_bytes")) for run in runs],
@@ -43,7 +43,7 @@ def _table(runs: Sequence[Run]) -> Table:
     }
     rows += [[name, *values] for name, values in facts.items()]
     found = [run.result("evaluate").get("scores", {}) for run in runs]
-    names = [name for name in SCORES if any(name in scores for scores in found)]
+    names = [name for name in SCORES if name != "log_likelihood" and any(name in scores for scores in found)]
     for name in names:
         shown, less, _ = SCORES[name]
         values = [scores.get(name) for scores in found]
@@ -55,6 +55,12 @@ def _table(runs: Sequence[Run]) -> Table:
         _mark(best, len(rows) - 1, aurocs, False)
     head = ("", *(run.name for run in runs))
     return Table(head, rows, frozenset(best), "The best of each row is marked where one can tell")
+
+
+def _rank(run: Run) -> str:
+    """Return the rank where the structure has one."""
+    there = any(layer.get("rank") is not None for layer in run.fit.get("layers", []))
+    return number(run.fit["settings"]["rank"]) if there else MISSING
 
 
 def _mark(best: set[tuple[int, int]], row: int, values: Sequence[float | None], less: bool | None) -> None:

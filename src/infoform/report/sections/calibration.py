@@ -8,7 +8,7 @@ from infoform.report.charts import IDEAL, MUTED, PLAIN, POSTERIOR, axis, bars, f
 from infoform.report.inputs import Run
 from infoform.report.words import counted, percent, score
 
-SHARE = {"range": [0, 1.02], "tickformat": ".0%"}
+SHARE = {"range": [-0.03, 1.05], "tickformat": ".0%"}
 LEAST_STEP = 0.2  # sliders start here; with fewer classes the least confidence is higher anyway
 
 
@@ -19,7 +19,8 @@ def section(run: Run) -> Section | None:
     blocks: list[Text | Chart | Table] = [
         Text(
             "Where a network says 80 %, it should be right 8 times out of 10. Each dot gathers the predictions of "
-            "about one confidence; dots on the dotted line keep their promise, dots below it are over-confident."
+            "about one confidence (the more, the larger); dots on the dotted line keep their promise, dots below it "
+            "are over-confident."
         ),
         reliability_chart(run),
     ]
@@ -89,14 +90,15 @@ def ideal_line() -> Any:
 def reliability_trace(filled: list[dict[str, Any]], name: str, colour: str) -> Any:
     from plotly import graph_objects
 
+    total = sum(one["count"] for one in filled)
     return graph_objects.Scatter(
         x=[one["confidence"] for one in filled],
         y=[one["accuracy"] for one in filled],
         customdata=[one["count"] for one in filled],
         mode="lines+markers",
         name=name,
-        line={"color": colour, "width": 2},
-        marker={"color": colour, "size": 9},
+        line={"color": colour, "width": 1.3},
+        marker={"color": colour, "opacity": 1, "size": [7 + 11 * (one["count"] / total) ** 0.5 for one in filled]},
         hovertemplate="said %{x:.1%}, right %{y:.1%}<br>%{customdata} predictions<extra></extra>",
     )
 
@@ -114,6 +116,8 @@ def score_table(found: Mapping[str, Any]) -> Table:
 
     rows, best = [], set()
     for name, value in found["scores"].items():
+        if name == "log_likelihood":  # NLL says the same
+            continue
         shown, less, says = SCORES.get(name, (name, None, ""))
         alone = found["plain_scores"][name]
         rows.append((shown, score(name, alone), score(name, value), says))

@@ -16,6 +16,7 @@ KINDS = {
     ),
     "farthest_off": ("Farthest off", "The truth lies farthest from the prediction, measured by its own spread."),
 }
+SHOWN = 0.0005  # less would be told as 0.0 %
 UNKNOWN = {
     "most_certain": ("Unknown, yet most certain", "Data of another kind that it takes for something it knows."),
     "least_certain": ("Unknown, and least certain", "Data of another kind that it is most suspicious of."),
@@ -44,16 +45,14 @@ def _example(one: Mapping[str, Any]) -> Example:
         if one.get("left_out"):
             lines.append(f"and {one['left_out']:,} more")
     mark = "" if "right" not in one else "right" if one["right"] else "wrong"
-    return Example(str(one["example"]), lines, one.get("png", ""), mark)
+    name = str(one["example"])
+    return Example(f"example {name}" if name.isdigit() else name, lines, one.get("png", ""), mark)
 
 
 def _classes(one: Mapping[str, Any]) -> list[str]:
     if "top" not in one:
         return [f"entropy {number(one['entropy'], 3)}"]
-    (name, share), *others = one["top"]
-    lines = [f"{name}: {percent(share)}"]
-    if others:
-        lines.append("then " + ", ".join(f"{other} {percent(part)}" for other, part in others))
+    lines = [f"{name}: {percent(share)}" for name, share in one["top"] if share >= SHOWN]
     if "target" in one:
         lines.append(f"truth: {one['target']}")
     return lines

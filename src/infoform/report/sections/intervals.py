@@ -103,6 +103,7 @@ def _points_chart(run: Run) -> Chart:
         )
     layout = figure(
         traces,
+        height=420,
         xaxis=axis("test examples, by what is predicted for them", showticklabels=False),
         yaxis=axis("target"),
     )
@@ -112,4 +113,4 @@ def _points_chart(run: Run) -> Chart:
     ]
     head = ("example", "predicted", f"{level} interval", "truth", "inside")
     says = f"Predictions with their {level} intervals, and the truths; {sum(inside)} of {len(inside)} lie inside."
-    return Chart("Predictions and truths", says, layout, Table(head, rows), wide=True)
+    return Chart("Predictions and truths", says, layout, Table(head, rows))

@@ -9,7 +9,7 @@ from infoform.report.charts import axis as plain_axis
 from infoform.report.inputs import Run
 from infoform.report.words import SCORES, number, score
 
-TAU = "τ (prior precision): weights free  ←   →  weights held"
+TAU = "τ: how firmly weights are held"
 COUNT = "N: how much the data count"
 BANDS = 6  # ranges of τ that a slider goes through where the trials lie on no grid
 SHOWN = ("nll", "ece", "brier", "accuracy", "rmse", "crps")
@@ -72,14 +72,14 @@ def _line(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
         ),
     ]
     steps = [
-        Step(number(tau), _told(trial), {1: {"x": [tau], "y": [value]}})
+        Step(f"τ = {number(tau)}", _told(trial), {1: {"x": [tau], "y": [value]}})
         for tau, value, trial in zip(taus, values, ordered, strict=True)
     ]
     layout = figure(
         traces, xaxis=log_axis(TAU), yaxis=plain_axis(f"{SCORES[objective][0]} on validation data: lower is better")
     )
     says = f"The {SCORES[objective][0]} of every value of τ that was tried; τ = {number(taus[best])} is the best."
-    slider = Slider("τ", steps, best)
+    slider = Slider("Prior precision", steps, best)
     return Chart("Every value tried", says, layout, table_of(trials, objective), slider)
 
 
@@ -89,7 +89,7 @@ def _plane(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
     name = SCORES[objective][0]
     values = [trial["scores"][objective] for trial in trials]
     best = min(trials, key=lambda trial: trial["scores"][objective])
-    cap = sorted(values)[int(0.9 * (len(values) - 1))]  # the worst tenth would hide all other differences
+    cap = _cap(values)
     colour = {"colorscale": SCALE, "cmin": min(values), "cmax": max(cap, min(values) + 1e-9), "showscale": True}
     bar = {"title": {"text": name}, "thickness": 12, "outlinewidth": 0}
     traces: list[Any] = [
@@ -131,7 +131,7 @@ def _plane(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
             ygap=1,
             **heat,
         )
-    layout = figure(traces, height=460, xaxis=log_axis(COUNT), yaxis=log_axis(TAU))
+    layout = figure(traces, height=460, xaxis=log_axis(COUNT, dtick=1), yaxis=log_axis(TAU, dtick=1))
     says = (
         f"{name} over N and τ, dark is good; best at N = {number(best['num_data'])}, "
         f"τ = {number(best['prior_precision'])}. Drag to zoom, double-click to zoom out."
@@ -154,7 +154,7 @@ def _slices(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
         x, y = [trial["num_data"] for trial in ordered], [trial["scores"][objective] for trial in ordered]
         steps.append(Step(title, sentence, {0: {"x": x, "y": y}}))
     everything = [trial["scores"][objective] for trial in trials]
-    margin = 0.05 * (max(everything) - min(everything))
+    margin = 0.08 * (_cap(everything) - min(everything)) + 1e-9
     counts = [trial["num_data"] for trial in trials]
     trace = graph_objects.Scatter(
         x=steps[start].traces[0]["x"],
@@ -169,15 +169,17 @@ def _slices(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
     layout = figure(
         [trace],
         xaxis=log_axis(COUNT, range=[log10(min(counts)) - 0.1, log10(max(counts)) + 0.1]),
-        yaxis=plain_axis(f"{name}: lower is better", range=[min(everything) - margin, max(everything) + margin]),
+        yaxis=plain_axis(f"{name}: lower is better", range=[min(everything) - margin, _cap(everything) + margin]),
     )
-    says = f"{name} over N at one τ, or in one range of it; move the slider."
+    says = f"{name} over N at one τ, or in one range of it; move the slider. The worst tenth lies above."
     rows = [
         (step.label, number(count), f"{value:.4f}")
         for step in steps
         for count, value in zip(step.traces[0]["x"], step.traces[0]["y"], strict=True)
     ]
-    return Chart("A cut through the plane", says, layout, Table(("τ", "N", name), rows), Slider("τ", steps, start))
+    return Chart(
+        "A cut through the plane", says, layout, Table(("τ", "N", name), rows), Slider("Prior precision", steps, start)
+    )
 
 
 def _grid(trials: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]] | None:
@@ -199,6 +201,11 @@ def _bands(trials: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, A
         (f"τ from {number(part[0]['prior_precision'], 3)} to {number(part[-1]['prior_precision'], 3)}", part)
         for part in parts
     ]
+
+
+def _cap(values: Sequence[float]) -> float:
+    """Return the largest value that scales show: the worst tenth would hide all other differences."""
+    return sorted(values)[int(0.9 * (len(values) - 1))]
 
 
 def _told(trial: dict[str, Any]) -> str:

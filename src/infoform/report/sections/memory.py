@@ -1,7 +1,7 @@
 """Memory: what this uncertainty takes, and what other structures would take."""
 
 from infoform.report.blocks import Chart, Section, Table, Text
-from infoform.report.charts import IDEAL, PLAIN, POSTERIOR, axis, figure, label, log_axis
+from infoform.report.charts import IDEAL, PLAIN, POSTERIOR, figure, label, log_axis, names_axis
 from infoform.report.inputs import Run
 from infoform.report.words import size
 
@@ -34,7 +34,7 @@ def section(run: Run) -> Section | None:
         orientation="h",
         marker={"color": colours},
         text=[("" if exact else "at most ") + size(nbytes) for _, nbytes, _, exact in rows],
-        textposition="auto",
+        textposition="outside",
         hovertemplate="%{y}: %{text}<extra></extra>",
         cliponaxis=False,
     )
@@ -42,8 +42,8 @@ def section(run: Run) -> Section | None:
     layout = figure(
         [trace],
         height=90 + 44 * len(rows),
-        xaxis=log_axis("bytes, on a logarithmic scale", range=_decades(least, rows[0][1])),
-        yaxis=axis("", type="category"),
+        xaxis=log_axis("bytes, on a logarithmic scale", dtick=1, range=_decades(least, rows[0][1])),
+        yaxis=names_axis(),
     )
     table = Table(
         ("", "memory", "what it keeps"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from infoform.report.blocks import Block, Chart, Section, Table, Text
-from infoform.report.charts import POSTERIOR, axis, bars, figure, label
+from infoform.report.charts import POSTERIOR, axis, bars, figure, label, names_axis
 from infoform.report.inputs import Run
 from infoform.report.sections.examples import galleries
 from infoform.report.sections.unknown import shares
@@ -72,7 +72,7 @@ def _classes(found: list[list[Any]]) -> Chart:
         [trace],
         height=max(200, 90 + 24 * len(shown)),
         xaxis=axis("predictions"),
-        yaxis=axis("", type="category", dtick=1),
+        yaxis=names_axis(),
     )
     rows = [(str(name), f"{count:,}") for name, count in found]
     says = "How often each class is predicted" + (f"; the {SHOWN} most frequent." if len(found) > SHOWN else ".")

@@ -1,11 +1,14 @@
 """What was kept of each layer: eigenvalues in falling order, and the share of all information by rank."""
 
+from math import log10
 from typing import Any
 
 from infoform.report.blocks import Block, Chart, Section, Slider, Step, Table, Text
-from infoform.report.charts import MUTED, POSTERIOR, axis, figure, label, log_axis, series
+from infoform.report.charts import MUTED, POSTERIOR, axis, figure, label, log_axis, names_axis, series
 from infoform.report.inputs import Run
 from infoform.report.words import MISSING, number, percent, size
+
+DECADES = 9  # of eigenvalues that are shown; less is rounding
 
 
 def section(run: Run) -> Section | None:
@@ -44,11 +47,12 @@ def _spectra(layers: list[dict[str, Any]]) -> Chart:
                 hovertemplate="number %{x}: %{y:.3g}<br>up to here %{customdata:.1%} of the layer<extra></extra>",
             )
         )
+    strongest = max(layer["spectrum"]["eigenvalue"][0] for layer in layers) or 1.0
     layout = figure(
         traces,
         height=400,
-        xaxis=log_axis("direction, the strongest first"),
-        yaxis=log_axis("information in it"),
+        xaxis=log_axis("direction, the strongest first", dtick=1),
+        yaxis=log_axis("information in it", dtick=2, range=[log10(strongest) - DECADES, log10(strongest) + 0.5]),
     )
     head = ("layer", "direction", "information in it", "kept up to here")
     rows = [
@@ -101,7 +105,7 @@ def _kept(layers: list[dict[str, Any]], together: dict[str, Any], rank: Any) -> 
         [trace],
         height=max(200, 90 + 30 * len(names)),
         xaxis=axis("kept", range=[0, 1.15], tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1]),
-        yaxis=axis("", type="category", autorange="reversed", dtick=1),
+        yaxis=names_axis(autorange="reversed"),
     )
     rows = [(f"{one:,}", percent(share), size(nbytes)) for one, share, nbytes in zip(*together.values(), strict=True)]
     says = "The share of each layer's information that a rank keeps; move the slider."

@@ -16,6 +16,9 @@ MEASURES = {
 }
 
 
+KINDS = {"": "With uncertainty", "plain_": "Network alone"}
+
+
 def section(run: Run) -> Section | None:
     found = run.result("evaluate")
     unknown = found.get("unknown")
@@ -28,11 +31,13 @@ def section(run: Run) -> Section | None:
         )
     ]
     if "entropy_histogram" in unknown:
-        for prefix, title in (("", "With uncertainty"), ("plain_", "Network alone")):
-            if f"{prefix}entropy_histogram" in unknown:
-                auroc = unknown[f"{prefix}entropy"]["auroc"]
-                known = found[f"{prefix}entropy_histogram"]
-                blocks.append(_entropies(title, auroc, known, unknown[f"{prefix}entropy_histogram"]))
+        highest = max(
+            max(shares(one[f"{prefix}entropy_histogram"]["count"])) for one in (found, unknown) for prefix in KINDS
+        )
+        for prefix, title in KINDS.items():
+            name = f"{prefix}entropy_histogram"
+            auroc = unknown[f"{prefix}entropy"]["auroc"]
+            blocks.append(_entropies(title, auroc, found[name], unknown[name], highest))
     elif "spread_histogram" in unknown:
         blocks.append(_spreads(unknown["epistemic"]["auroc"], unknown["spread_histogram"]))
     rows = [
@@ -53,14 +58,14 @@ def section(run: Run) -> Section | None:
     return Section("Does it notice what it does not know?", blocks)
 
 
-def _entropies(title: str, auroc: float, known: Mapping[str, Any], unknown: Mapping[str, Any]) -> Chart:
+def _entropies(title: str, auroc: float, known: Mapping[str, Any], unknown: Mapping[str, Any], highest: float) -> Chart:
     edges = known["edges"]
     layout = figure(
         _heaps(edges, known["count"], unknown["count"]),
         height=320,
         barmode="overlay",
-        xaxis=axis("sure  ←  entropy, as a share of the largest possible  →  no idea", range=[0, 1]),
-        yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
+        xaxis=axis("entropy (0: sure, 1: no idea)", range=[0, 1]),
+        yaxis=axis("share of examples", tickformat=".0%", range=[0, 1.05 * highest]),
     )
     says = f"Entropy of known and of unknown examples; AUROC {percent(auroc)}."
     return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, _table(edges, known["count"], unknown["count"]))
