@@ -48,7 +48,7 @@ CORRECTIONS = ("scaled", "additive")
 CORES = ("full", "diagonal")
 SCRATCH = 2**23  # numbers held while output covariances are formed
 LANES = 16  # numbers that a processor's vector unit takes at a time
-LEAST_REMAINDER = 2.0**-10  # of f, left in D at any rank where scaled; a hundredth of a step of S²
+LEAST_REMAINDER = {torch.float64: 2.0**-16}  # of f, left in D at any rank where scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,10 @@ class Inf(LayerPosterior):
             q += eigen.residual
         # q_T is recomputed where the posterior is used, perhaps in another order of summation: stay below that; and
         # D, which B is divided by, must not be mere rounding where all pairs are kept and there is no prior
-        margin = max(4 * (len(used_rows) + len(used_columns) + 4) * torch.finfo(q.dtype).eps, LEAST_REMAINDER)
+        margin = max(
+            4 * (len(used_rows) + len(used_columns) + 4) * torch.finfo(q.dtype).eps,
+            LEAST_REMAINDER.get(q.dtype, 2.0**-10),
+        )
         ratio = torch.where(q > 0, information / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
         squared = ratio.clamp_max(2.0**60) * (1 - margin)
         return cls(prior, num_data, stored, *low_rank, *logscale.encode(squared), core=coupled, information_steps=steps)
