@@ -31,7 +31,6 @@ from infoform.curvature import CORE_LIMIT, Curvature, Wanted
 from infoform.eigenbasis import (
     SUPPORTS,
     Eigenbasis,
-    coupled_diagonal,
     expanded_diagonal,
     gather_pairs,
     scatter_pairs,
@@ -40,6 +39,7 @@ from infoform.eigenbasis import (
 )
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
+from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
 from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
@@ -111,9 +111,9 @@ class Inf(LayerPosterior):
         gradient_vectors = eigen.gradient_vectors[:, used_rows].contiguous().to(vector_dtype(storage, exact.dtype))
         input_vectors = eigen.input_vectors[:, used_columns].contiguous().to(vector_dtype(storage, exact.dtype))
         eigenvalues = gather_pairs(eigen.eigenvalues, rows, columns)
-        coupled = None if first is None else _below_diagonal(eigen, rows, columns)
+        coupled = None if first is None else below_diagonal(eigen, rows, columns)
         vectors = input_vectors.to(exact), gradient_vectors.to(exact)
-        q_kept = _diagonal(*vectors, rows_kept, columns_kept, eigenvalues, coupled)  # (G, A)
+        q_kept = kept_diagonal(*vectors, rows_kept, columns_kept, eigenvalues, coupled)  # (G, A)
         small = max(len(used_rows), len(used_columns)) < 2**15
         pairs = None
         if support != "grid" or coupled is not None:
@@ -300,7 +300,7 @@ class Inf(LayerPosterior):
         return every // columns, every % columns
 
     def _kept_diagonal(self) -> Tensor:  # q_T (G, A)
-        return _diagonal(self._input_vectors, self._gradient_vectors, *self.indices, self.eigenvalues, self.core)
+        return kept_diagonal(self._input_vectors, self._gradient_vectors, *self.indices, self.eigenvalues, self.core)
 
     @cached_property
     def _rows(self) -> RowBlocks:  # R: all but the kept eigenpairs
@@ -365,7 +365,7 @@ class Inf(LayerPosterior):
 
     @prior_free
     def _root(self) -> Tensor:  # L (K, K), in float64
-        return _core_root(self.eigenvalues, self.core)
+        return core_root(self.eigenvalues, self.core)
 
     @cached_property
     def _factor(self) -> Tensor:  # N^(1/2) L (K, K)
@@ -400,51 +400,6 @@ class Inf(LayerPosterior):
                 f"with this prior_precision the diagonal part of the precision is not positive for {bad} weights that "
                 "have information; give a prior_precision above 0, or use correction='scaled'."
             )
-
-
-def _below_diagonal(eigen: Eigenbasis, rows: Tensor, columns: Tensor) -> Tensor:  # (c (c − 1) / 2,)
-    """Return what the measured pairs, which come first among the kept ones, know of each other."""
-    assert eigen.core_pairs is not None
-    assert eigen.core is not None
-    width = eigen.eigenvalues.shape[1]
-    measured = torch.full((eigen.eigenvalues.numel(),), -1, device=rows.device)
-    measured[eigen.core_pairs[0] * width + eigen.core_pairs[1]] = torch.arange(
-        eigen.core_pairs.shape[1], device=rows.device
-    )
-    places = measured[rows * width + columns]
-    places = places[places >= 0]
-    first, second = torch.tril_indices(len(places), len(places), -1, device=rows.device)
-    return eigen.core[places[first], places[second]]
-
-
-def _core_root(eigenvalues: Tensor, core: Tensor | None) -> Tensor:  # (K,), (c (c − 1) / 2,) -> (K, K)
-    """Return L, with L Lᵀ = M, in float64."""
-    root = eigenvalues.double().sqrt().diag()
-    if core is None:
-        return root
-    count = (1 + math.isqrt(1 + 8 * len(core))) // 2
-    first, second = torch.tril_indices(count, count, -1, device=core.device)
-    matrix = eigenvalues[:count].double().diag()
-    matrix[first, second] = matrix[second, first] = core.double()
-    values, vectors = symmetric_eigh(matrix, name="")  # a sum of squares, but for rounding
-    root[:count, :count] = vectors * values.sqrt()
-    return root
-
-
-def _diagonal(
-    input_vectors: Tensor,
-    gradient_vectors: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    eigenvalues: Tensor,
-    core: Tensor | None,
-) -> Tensor:  # (A, a), (G, g), (K,), (K,), (K,) -> (G, A)
-    """Return q_T, the diagonal of U_T M U_Tᵀ."""
-    if core is None:
-        kept = scatter_pairs(eigenvalues, rows, columns, (gradient_vectors.shape[1], input_vectors.shape[1]))
-        return expanded_diagonal(input_vectors, gradient_vectors, kept)
-    root = _core_root(eigenvalues, core)
-    return coupled_diagonal(input_vectors, gradient_vectors, rows, columns, root @ root.T).to(input_vectors.dtype)
 
 
 def _enough_pairs(rank: int | float | Mapping[str, int]) -> int:
