@@ -46,7 +46,7 @@ def opened(browser: Any, address: str, **how: Any) -> Iterator[Any]:
     heard: list[str] = []
     page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}") or dialog.dismiss())
+    page.on("dialog", lambda dialog: _refuse(dialog, heard))
     page.on("request", lambda request: heard.append(f"request: {request.url[:100]}") if _far(request.url) else None)
     page.goto(address)
     try:
@@ -67,6 +67,11 @@ def page(browser: Any, page_file: Path) -> Iterator[Any]:
 def dark_page(browser: Any, page_file: Path) -> Iterator[Any]:
     with opened(browser, page_file.as_uri(), color_scheme="dark") as shown:
         yield shown
+
+
+def _refuse(dialog: Any, heard: list[str]) -> None:
+    heard.append(f"dialog: {dialog.message}")
+    dialog.dismiss()
 
 
 def _far(address: str) -> bool:

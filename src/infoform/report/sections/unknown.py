@@ -82,7 +82,7 @@ def _spreads(auroc: float, found: Mapping[str, Any]) -> Chart:
     )
     says = f"Spread of the predictions for known and for unknown examples; AUROC {percent(auroc)}."
     table = _table(edges, found["known"], found["unknown"])
-    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, table)
+    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, table, wide=True)
 
 
 def _heaps(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> list[Any]:
