@@ -20,8 +20,8 @@ def page(result: Result) -> str:
 {s["images"]} photographs of {s["size"]}² pixels for networks at a random start, and of {_counts(s)} of
 {s["trained_size"]}² for those with trained weights. A layer with more than 128 inputs or outputs has its 64 leading
 eigenvectors of that side, found from a sketch; the eigenvalues of all others are known by their sum alone and are not
-in the histograms. With few pictures the rank of the information is limited by their number: a layer's matrix has no
-more directions than pictures times positions.""",
+in the histograms. The matrix is a mean of as many outer products as there are pictures, so that few of them flatter
+the shares below; `--full` takes more.""",
             "## Histograms",
             """Counts of eigenvalues, all layers together, over their size in units of the mean over all weights.""",
             "![Histograms of eigenvalues](../images/spectra-histograms.png)",
