@@ -251,17 +251,18 @@ def test_kept_pairs_that_were_measured_together_are_exact_along_their_vectors(
 
 def test_a_core_is_nearer_to_the_exact_block_than_its_diagonal() -> None:
     curvature = layer()
-    assert curvature.block is not None
+    block = curvature.block
+    assert block is not None
     off = ~torch.eye(G * A, dtype=torch.bool)
 
     def error(rank: int, core: str) -> float:
         found = inf(curvature, rank=rank, core=core, num_data=1.0, prior=LayerPrior(0.0)).dense()
-        return float((found - curvature.block)[off].norm())
+        return float((found - block)[off].norm())
 
     eigen = curvature.bases["gradient"]
     basis = torch.kron(eigen.gradient_vectors, eigen.input_vectors)
     every = torch.arange(G * A)
-    whole = replace(eigen, core_pairs=torch.stack([every // A, every % A]), core=basis.T @ curvature.block @ basis)
+    whole = replace(eigen, core_pairs=torch.stack([every // A, every % A]), core=basis.T @ block @ basis)
     curvature = replace(curvature, bases={"gradient": whole})
     for rank in range(4, G * A + 1):
         assert error(rank, "full") < error(rank, "diagonal")

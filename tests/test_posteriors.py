@@ -20,6 +20,12 @@ G, A = 4, 6
 FULL_RANK = G * A
 TRUNCATED = (3, 4)  # columns kept of U_G and U_A
 
+CORES_AND_STORAGES: list[dict[str, Any]] = [
+    {"core": "full"},
+    {"core": "full", "storage": torch.bfloat16},
+    {"core": "full", "storage": torch.uint8},
+    {"core": "diagonal"},
+]
 # options by structure; a structure that is not here is tested with its defaults
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "diag": [{"storage": storage} for storage in (None, torch.bfloat16, torch.uint8)],
@@ -27,17 +33,10 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "efb": [{"basis": basis} for basis in ("gradient", "activation")],
     "inf": [
         {"rank": 5, "basis": basis, "support": support, "correction": correction, **others}
-        for basis, support, correction, others in itertools.product(
-            ("gradient", "activation"),
-            ("top", "grid"),
-            ("scaled", "additive"),
-            (
-                {"core": "full"},
-                {"core": "full", "storage": torch.bfloat16},
-                {"core": "full", "storage": torch.uint8},
-                {"core": "diagonal"},
-            ),
+        for basis, support, correction in itertools.product(
+            ("gradient", "activation"), ("top", "grid"), ("scaled", "additive")
         )
+        for others in CORES_AND_STORAGES
     ],
 }
 CASES = [(name, options) for name in STRUCTURES for options in OPTIONS.get(name, [{}])]

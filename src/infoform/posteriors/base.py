@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -25,7 +25,12 @@ Value = TypeVar("Value")
 class prior_free(cached_property[Value]):
     """A cached property that depends on neither prior nor data-set size: computed once for all that share it."""
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Value: ...
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         origin = None if instance is None else instance.__dict__.get(_ORIGIN)
         if origin is None or self.attrname is None or self.attrname in instance.__dict__:
             return super().__get__(instance, owner)

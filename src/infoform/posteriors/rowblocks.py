@@ -59,7 +59,8 @@ class RowBlocks:
         if self.factor is None:
             return variance
         inner = self.row_project(inputs) if projected is None else projected
-        return variance - torch.linalg.vector_norm(inner, dim=2).square_().T
+        taken: Tensor = torch.linalg.vector_norm(inner, dim=2)
+        return variance - taken.square_().T
 
     def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (G, N, p)
         """Return L_gᵀ V^(1/2) Wᵀ D_g⁻¹ a for every row and example, with L_g L_gᵀ = M_g for R⁻¹."""
