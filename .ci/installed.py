@@ -1,15 +1,17 @@
-"""Install the built wheel where nothing but its declared core dependencies can be imported, and use it as a user would.
+"""Install what was built where nothing but its declared core dependencies can be imported, and use it as a user would.
 
-    python .ci/installed.py dist/infoform-*.whl
+    python .ci/installed.py dist/infoform-*.whl dist/infoform-*.tar.gz
 
-A fresh environment gets the wheel, and links to the packages that its metadata asks for (and those that they ask for)
-in the environment that runs this: no download, seconds. It shows that the declared dependencies suffice for the
-command and a fit, that files are not taken from the checkout, and that a missing extra is told in one sentence.
+A fresh environment for each gets the wheel or the sdist, and links to the packages that its metadata asks for (and
+those that they ask for) in the environment that runs this: seconds, and no download but that of an sdist's build
+backend. It shows that the declared dependencies suffice for the command and a fit, that files are not taken from the
+checkout, and that a missing extra is told in one sentence.
 """
 
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 import zipfile
@@ -37,21 +39,25 @@ SUCCEED = (
 )
 FAIL = {
     "predict run --data data.csv": "pip install 'infoform[tables]'",
+    "report run": "pip install 'infoform[report]'",
     "bench": "clone the repository",
 }
 
 
-def main(wheel: Path) -> None:
+IN_SDIST = ("tests/test_laplace.py", "docs/index.md", "examples/calibrate.py", "mkdocs.yml", "CHANGELOG.md", "LICENSE")
+
+
+def main(built: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         venv.create(folder / "env", with_pip=False, symlinks=True)
         python = folder / "env" / "bin" / "python"
         packages = Path(run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip())
-        linked = link_closure(core_requirements(wheel), packages)
-        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
-        run(pip, folder)
+        linked = link_closure(core_requirements(built), packages)
+        alone = ["--no-deps", *(["--no-index"] if built.suffix == ".whl" else [])]  # an sdist's backend is downloaded
+        run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *alone, built], folder)
         where = run([python, "-c", "import infoform, infoform.laplace; print(infoform.__file__)"], folder).strip()
-        assert Path(where).is_relative_to(packages), f"infoform comes from {where}, not from the wheel"
+        assert Path(where).is_relative_to(packages), f"infoform comes from {where}, not from {built.name}"
         work = folder / "work"
         work.mkdir()
         (work / "model.py").write_text(MODEL)
@@ -66,15 +72,29 @@ def main(wheel: Path) -> None:
             assert done.returncode == 1, f"{line}: {done.returncode}\n{done.stderr}"
             assert said in done.stderr, done.stderr
             assert "Traceback" not in done.stderr, done.stderr
-    print(f"{wheel.name} works with its core dependencies alone: {', '.join(sorted(linked))}")
+    print(f"{built.name} works with its core dependencies alone: {', '.join(sorted(linked))}")
 
 
-def core_requirements(wheel: Path) -> list[Requirement]:
-    """Return what the wheel's metadata asks for without extras."""
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = HeaderParser().parsestr(archive.read(name).decode())
+def core_requirements(built: Path) -> list[Requirement]:
+    """Return what the metadata of a wheel or an sdist asks for without extras."""
+    metadata = HeaderParser().parsestr(read_metadata(built))
     return _needed(metadata.get_all("Requires-Dist") or [])
+
+
+def read_metadata(built: Path) -> str:
+    """Return the metadata; of an sdist, if it holds what those who package it need."""
+    if built.suffix == ".whl":
+        with zipfile.ZipFile(built) as archive:
+            name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            return archive.read(name).decode()
+    with tarfile.open(built) as sdist:
+        top = built.name.removesuffix(".tar.gz")
+        names = set(sdist.getnames())
+        missing = [name for name in IN_SDIST if f"{top}/{name}" not in names]
+        assert not missing, f"{built.name} lacks {', '.join(missing)}"
+        file = sdist.extractfile(f"{top}/PKG-INFO")
+        assert file is not None
+        return file.read().decode()
 
 
 def link_closure(requirements: list[Requirement], packages: Path) -> set[str]:
@@ -115,4 +135,5 @@ def run(command: list[object], folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    for argument in sys.argv[1:]:
+        main(Path(argument).resolve())

@@ -13,7 +13,7 @@ from typer.testing import Result
 
 import infoform
 from infoform.cli.commit import commit
-from infoform.posteriors import STRUCTURES
+from infoform.posteriors import STRUCTURES, Inf
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
@@ -96,6 +96,12 @@ def test_layers_tell_their_spectrum_and_its_price(fitted: Path) -> None:
         for rank, nbytes in zip(told["rank"], told["nbytes"], strict=True):
             if rank in (1, len(values)):
                 assert nbytes == laplace.posterior(rank=rank).layers[layer["name"]].nbytes
+    together = result["by_rank"]
+    for place in (0, 7, -1):
+        at = laplace.posterior(rank=together["rank"][place])
+        assert together["nbytes"][place] == at.nbytes
+        energy = sum(float(layer.eigenvalues.double().sum()) for layer in at.layers.values() if isinstance(layer, Inf))
+        assert together["kept"][place] == pytest.approx(energy / sum(layer["energy"] for layer in result["layers"]))
 
 
 @pytest.mark.parametrize("structure", ["inf", "diag", "kfac", "efb-paper"])

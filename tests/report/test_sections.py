@@ -1,0 +1,152 @@
+"""Sections lay out what the verbs wrote: every number on the page is one of the run's, and nothing is made up."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infoform.report import make_report, run_panel
+from infoform.report.blocks import Chart, Sentences, Table, Text
+from infoform.report.compare import compare
+from infoform.report.inputs import Run, read_inputs
+from infoform.report.sections import SECTIONS, landscape, summary
+from infoform.report.words import percent, size
+
+Change = Callable[[str, Callable[[dict[str, Any]], None]], Run]
+
+
+def _run(page_file: Path, name: str) -> Run:
+    (run,) = read_inputs([page_file.parent / "runs" / name])
+    assert isinstance(run, Run)
+    return run
+
+
+@pytest.fixture
+def change(page_file: Path, tmp_path: Path) -> Change:
+    """Copy the run 'inf', change one of its records, and read it again."""
+    folder = tmp_path / "inf"
+    shutil.copytree(page_file.parent / "runs" / "inf", folder)
+
+    def changed(verb: str, how: Callable[[dict[str, Any]], None]) -> Run:
+        record = json.loads((folder / f"{verb}.json").read_text())
+        how(record)
+        (folder / f"{verb}.json").write_text(json.dumps(record))
+        (run,) = read_inputs([folder])
+        assert isinstance(run, Run)
+        return run
+
+    return changed
+
+
+EXPECTED = {
+    "inf": set(SECTIONS) - {"intervals"},
+    "diag": set(SECTIONS) - {"intervals", "predictions", "spectra"},
+    "diabetes": set(SECTIONS) - {"calibration", "predictions", "landscape"},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_run_has_the_sections_that_it_has_results_for(page_file: Path, name: str) -> None:
+    run = _run(page_file, name)
+    assert {key for key, make in SECTIONS.items() if make(run) is not None} == EXPECTED[name]
+
+
+def test_the_summary_says_the_scores_in_words(page_file: Path) -> None:
+    run = _run(page_file, "inf")
+    found = run.result("evaluate")
+    said = " ".join(next(block for block in summary.section(run).blocks if isinstance(block, Sentences)).items)
+    sure = found["sure"]
+    assert f"given with 90\u00a0% confidence or more, {percent(sure['right'])} were right" in said
+    assert f"of the unknown one {percent(found['unknown']['entropy']['auroc'])} of the time" in said
+    assert size(run.fit["total_bytes"]) in said
+    assert "over-confident" in said  # as the network alone is
+
+
+def test_the_summary_says_what_was_not_measured(page_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    shutil.copy(page_file.parent / "runs" / "inf" / "fit.json", folder)
+    (run,) = read_inputs([folder])
+    assert isinstance(run, Run)
+    texts = [block.text for block in summary.section(run).blocks if isinstance(block, Text)]
+    assert texts == [f"Not measured yet: scores ('infoform evaluate {folder} --data TEST')."]
+    assert "was not tuned" in str(summary.section(run))
+    assert "<h3>In short</h3>" in make_report([folder])
+
+
+def test_an_outdated_evaluation_is_pointed_out(change: Change) -> None:
+    run = change("tune", lambda record: record.update(began="2999-01-01T00:00:00+00:00"))
+    assert "The posterior was changed after 'infoform evaluate' and 'infoform predict' had run" in str(
+        summary.section(run)
+    )
+
+
+def test_every_chart_has_a_table_and_a_sentence(page_file: Path) -> None:
+    for name in EXPECTED:
+        charts = [b for s in run_panel(_run(page_file, name)).sections for b in s.blocks if isinstance(b, Chart)]
+        assert charts
+        for chart in charts:
+            assert chart.table.rows
+            assert all(len(row) == len(chart.table.head) for row in chart.table.rows)
+            assert chart.says.endswith(".")
+            for step in [] if chart.slider is None else chart.slider.steps:
+                assert set(step.traces) <= set(range(len(chart.figure["data"])))
+
+
+def test_the_landscape_is_drawn_from_the_trials(page_file: Path) -> None:
+    run = _run(page_file, "inf")
+    trials = run.result("tune")["trials"]
+    section = landscape.section(run)
+    assert section is not None
+    plane, cut = (block for block in section.blocks if isinstance(block, Chart))
+    (heat, best) = plane.figure["data"]
+    assert heat["type"] == "heatmap"
+    for trial in trials:
+        row, column = heat["y"].index(trial["prior_precision"]), heat["x"].index(trial["num_data"])
+        assert heat["z"][row][column] == trial["scores"]["nll"]
+    least = min(trials, key=lambda trial: trial["scores"]["nll"])
+    assert (best["x"], best["y"]) == ([least["num_data"]], [least["prior_precision"]])
+    assert cut.slider is not None
+    shown = [(x, y) for step in cut.slider.steps for x, y in zip(step.traces[0]["x"], step.traces[0]["y"], strict=True)]
+    assert sorted(shown) == sorted((trial["num_data"], trial["scores"]["nll"]) for trial in trials)
+
+
+def test_trials_that_lie_on_no_grid(change: Change) -> None:
+    def scatter(record: dict[str, Any]) -> None:
+        source = random.Random(0)
+        for trial in record["result"]["trials"]:
+            trial["num_data"], trial["prior_precision"] = source.uniform(10, 1000), source.uniform(0.1, 100)
+        record["result"]["trials"][3]["scores"]["nll"] = None  # was not finite
+
+    run = change("tune", scatter)
+    section = landscape.section(run)
+    assert section is not None
+    plane, cut = (block for block in section.blocks if isinstance(block, Chart))
+    count = len(run.result("tune")["trials"]) - 1
+    assert plane.figure["data"][0]["type"] == "scatter"
+    assert len(plane.figure["data"][0]["x"]) == count
+    assert cut.slider is not None
+    assert sum(len(step.traces[0]["x"]) for step in cut.slider.steps) == count
+
+
+def test_a_comparison_marks_the_best_and_says_what_does_not_compare(page_file: Path) -> None:
+    runs = [_run(page_file, name) for name in EXPECTED]
+    (section,) = compare(runs).sections
+    assert "evaluated on different data ('test.csv' and 'test.npz')" in str(section.blocks[0])
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    row = next(at for at, cells in enumerate(table.rows) if cells[0] == "Brier score")
+    scores = [run.result("evaluate")["scores"].get("brier") for run in runs[:2]]
+    better = 1 + scores.index(min(scores))
+    assert {place for place in table.best if place[0] == row} == {(row, better)}
+    (alike,) = compare(runs[:2]).sections
+    assert not isinstance(alike.blocks[0], Text)
+
+
+def test_a_damaged_result_is_told_in_one_sentence(change: Change) -> None:
+    run = change("evaluate", lambda record: record["result"].pop("plain_scores"))
+    with pytest.raises(ValueError, match="or is damaged \\(KeyError: 'plain_scores'\\); run its verbs again"):
+        make_report([run.path])
