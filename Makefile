@@ -30,9 +30,10 @@ wheel: $(READY)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -c 'import glob, zipfile; assert "infoform/py.typed" in zipfile.ZipFile(glob.glob("dist/*.whl")[0]).namelist()'
 
-# the wheel in an environment with nothing but its core dependencies
+# wheel and sdist, each in an environment with nothing but its core dependencies
 installed: wheel
-	$(BIN)/python .ci/installed.py "$$(ls -t dist/*.whl | head -n 1)"
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python .ci/installed.py \
+		"$$(ls -t dist/*.whl | head -n 1)" "$$(ls -t dist/*.tar.gz | head -n 1)"
 
 # the peers have an environment of their own; the torchvision that they bring does not import beside this torch
 bench: $(PEERS)/.ready

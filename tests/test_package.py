@@ -46,3 +46,13 @@ def test_functions_keep_their_names_once_their_files_are_imported() -> None:
         "print(callable(infoform.plan), callable(infoform.acquire))"
     )
     assert _in_a_fresh_process(code) == "True True"
+
+
+def test_using_the_package_imports_nothing_heavy_but_torch() -> None:
+    heavy = ("sklearn", "scipy", "pandas", "matplotlib", "torchmetrics", "optuna", "lightning", "transformers", "jax")
+    heavy += ("plotly", "PIL", "pyarrow", "numpyro", "torchvision", "IPython")
+    code = (
+        f"import sys, torch; before = set(sys.modules); import infoform; [getattr(infoform, n) for n in infoform.__all__]; "
+        f"print([m for m in {heavy} if m in sys.modules and m not in before])"
+    )
+    assert _in_a_fresh_process(code) == "[]"
