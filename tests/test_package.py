@@ -52,7 +52,8 @@ def test_using_the_package_imports_nothing_heavy_but_torch() -> None:
     heavy = ("sklearn", "scipy", "pandas", "matplotlib", "torchmetrics", "optuna", "lightning", "transformers", "jax")
     heavy += ("plotly", "PIL", "pyarrow", "numpyro", "torchvision", "IPython")
     code = (
-        f"import sys, torch; before = set(sys.modules); import infoform; [getattr(infoform, n) for n in infoform.__all__]; "
+        "import sys, torch; before = set(sys.modules); "
+        "import infoform; [getattr(infoform, name) for name in infoform.__all__]; "
         f"print([m for m in {heavy} if m in sys.modules and m not in before])"
     )
     assert _in_a_fresh_process(code) == "[]"
