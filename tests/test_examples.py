@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from dense import assert_close
 from infoform.capture import Call
 from infoform.coverage import Layer, find_layers
-from infoform.examples import KEPT_PART, Intake
+from infoform.examples import KEPT_PART, Intake, kept_rows, shared_limit
 from infoform.gradients import Gradients
 from infoform.statistics import Squares, Sums
 
@@ -78,6 +78,27 @@ def test_patches_and_gradients_stay_within_the_limit() -> None:
     intake.add([call], numbers=range(7, 7 + len(call.inputs)), first=True)
     assert parts.parts == [(7, 2), (9, 2), (11, 1)]
     assert not intake.keeps
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "rows"), [(8, 2**24, 2**17), (8192, 2**24, 256), (8192, 2**20, 32), (9, 1, 1)]
+)
+def test_waiting_gradients_are_few_where_they_are_large(size: int, limit: int, rows: int) -> None:
+    assert kept_rows(size, limit) == rows  # a MiB, 256 of them, a quarter of the limit, at least one
+
+
+def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:
+    assert shared_limit(2**24, 0) == 2**22
+    assert shared_limit(2**24, 3 * 2**23) == 2**23
+    assert shared_limit(2**24, 2**30) == 2**24
+    assert shared_limit(2**20, 2**30) == 2**20
+    module = nn.Conv1d(2, 3, 2).double()
+    parts = Parts()
+    each = (3 * 5 + 3 * 5) * 8
+    intake = Intake(layer_of(module), [parts], limit=10 * each, single=True, shared=3 * each)
+    call = call_of(module, torch.randn(5, 2, 4).double(), torch.randn(5, 3, 3).double())
+    intake.add([call], numbers=range(5), first=True)
+    assert parts.parts == [(0, 3), (3, 2)]
 
 
 def test_half_precision_is_summed_in_single() -> None:

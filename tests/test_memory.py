@@ -1,10 +1,17 @@
 """Peak memory on the paper's LeNet, in a process of its own: of the whole way, and of a linear prediction."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import infoform
 
 LIMIT = 2**30  # bytes above what the model and one plain forward pass take
 
@@ -67,9 +74,29 @@ print(resident("VmHWM") - before)
 """
 
 
+FIT = """
+batches = [(images[:128], labels[:128])] * 3  # more than wait for later batches
+how = {"structure": sys.argv[1], "rank": 100, "chunk": sys.argv[2]}
+infoform.Laplace(model, "classification", **how).fit(batches[:1], progress=False)  # libraries, and buffers of threads
+before = start()
+laplace = infoform.Laplace(model, "classification", **how).fit(batches, progress=False)
+print(resident("VmHWM") - before - infoform.plan(infoform.Laplace(model, "classification", **how)).statistics_bytes)
+"""
+PASS = """
+for _ in range(2):
+    before = start()
+    for _ in range(2):
+        model.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(images[:128]), labels[:128]).backward()
+print(resident("VmHWM") - before)
+"""
+AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # what is freed is given back
+
+
 def peak(script: str, *arguments: str) -> int:
     command = [sys.executable, "-c", LENET + script, *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **AT_ONCE}
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert finished.returncode == 0, finished.stderr
     return int(finished.stdout)
 
@@ -87,3 +114,58 @@ def test_a_linear_prediction_takes_less_than_two_gradient_passes() -> None:
     plain, linear = peak(PLAIN), peak(LINEAR)
     print(f"100 inputs: gradient pass {plain / 2**20:.0f} MiB, linear prediction {linear / 2**20:.0f} MiB")
     assert linear < 2 * plain
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc")
+def test_a_fit_takes_little_more_than_a_gradient_pass_and_its_statistics() -> None:
+    plain = peak(PASS)
+    found = {structure: peak(FIT, structure, "16MiB") for structure in ("inf", "diag")}
+    small = peak(FIT, "inf", "1MiB")
+    told = ", ".join(f"{structure} {size / 2**20:.0f}" for structure, size in found.items())
+    print(f"MiB: gradient pass {plain / 2**20:.0f}; beside statistics: {told}, in chunks of 1 MiB {small / 2**20:.0f}")
+    assert all(size < 1.3 * plain for size in found.values())
+    assert small < found["inf"]
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the bytes of the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(one, Tensor):
+                self.bytes = max(self.bytes, one.untyped_storage().nbytes())
+        return made
+
+
+@pytest.mark.parametrize("structure", ["inf", "diag", "kfac", "efb"])
+@pytest.mark.parametrize("linear", [True, False])
+def test_nothing_grows_with_batch_times_weights(structure: str, linear: bool) -> None:
+    model = nn.Sequential(nn.Linear(150, 140), nn.Linear(140, 3)) if linear else Tokens()
+    shape = (150,) if linear else (4, 150)
+    largest = {}
+    for examples in (16, 64):
+        laplace = infoform.Laplace(model, "classification", structure=structure, rank=10, chunk="500kB")
+        with Largest() as found:
+            laplace.fit([torch.randn(examples, *shape, generator=torch.Generator().manual_seed(0))], progress=False)
+        largest[examples] = found.bytes
+    weights = 4 * 140 * 151
+    assert largest[16] < 8 * weights  # of 16, or 64, examples they would be sixteen times as many at least
+    assert largest[64] < 8 * weights
+
+
+class Tokens(nn.Module):
+    """A layer that is shared by tokens, and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.head = nn.Linear(150, 140), nn.Linear(140, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.head(self.shared(x).tanh().mean(1))
+        assert isinstance(out, Tensor)
+        return out

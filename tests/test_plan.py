@@ -117,6 +117,56 @@ def test_an_example_gives_positions_cost_and_peak(model: str) -> None:
     assert all(one.cost is None for one in [infoform.plan(case.model(), layers=list(case.layers))])
 
 
+def test_the_given_chunk_is_planned_for() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.Flatten(), nn.Linear(32 * 36, 10))
+    example = torch.zeros(64, 3, 8, 8)
+    how: dict[str, Any] = {"structure": "diag", "example": example}
+    peaks = [infoform.plan(model, chunk=chunk, **how).peak_bytes or 0 for chunk in ("100kB", "1MB", "16MiB")]
+    assert 0 < peaks[0] < peaks[1] < peaks[2]
+    own = infoform.Laplace(model, "classification", structure="diag", chunk="100kB")
+    assert infoform.plan(own, example=example).peak_bytes == peaks[0]
+    with pytest.raises(ValueError, match="a Laplace has its own chunk"):
+        infoform.plan(own, example=example, chunk="1MB")
+
+
+def test_a_model_without_memory_is_planned_like_any_other() -> None:
+    def build() -> nn.Module:
+        layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10))
+        return nn.Sequential(*layers)
+
+    with torch.device("meta"):
+        shapes = build()
+    for structure in ALL:
+        found, expected = (
+            infoform.plan(model, structure=structure, example=torch.zeros(4, 3, 8, 8)) for model in (shapes, build())
+        )
+        assert found.layers == expected.layers
+        assert (found.peak_bytes, found.cost) == (expected.peak_bytes, expected.cost)
+        assert found.fits is None
+
+
+def test_groups_are_planned_within_a_budget() -> None:
+    model = nn.Sequential(nn.Linear(300, 200), nn.Tanh(), nn.Linear(200, 100), nn.Tanh(), nn.Linear(100, 10))
+    example = torch.zeros(8, 300)
+    whole = infoform.plan(model, example=example, chunk="400kB")
+    assert whole.peak_bytes is not None
+    assert whole.cost is not None
+    assert whole.groups == ()
+    budget = whole.peak_bytes - 1
+    parted = infoform.plan(model, example=example, chunk="400kB", max_memory=budget, offload=True)
+    assert parted.peak_bytes is not None
+    assert parted.cost is not None
+    assert len(parted.groups) > 1
+    assert [name for group in parted.groups for name in group] == ["0", "2", "4"]
+    assert parted.peak_bytes <= budget
+    assert parted.cost > whole.cost
+    assert f"in {len(parted.groups)} groups of layers" in str(parted)
+    with pytest.raises(ValueError, match="max_memory needs example="):
+        infoform.plan(model, max_memory="1GB")
+    with pytest.raises(ValueError, match="max_memory is of a fit, and this one is done"):
+        infoform.plan(fit(nn.Linear(4, 3), torch.randn(5, 4)), max_memory="1GB")
+
+
 def test_costs_are_flops_counted_by_hand() -> None:
     linear = nn.Linear(4, 3, bias=False)
     gradient_pass = 3 * 2 * 4 * 3

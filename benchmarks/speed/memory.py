@@ -71,15 +71,15 @@ def measure_peak(network: Network, method: Method, limits: Limits) -> dict[str, 
         with guarded(limits):
             run_parts(method, prepared, batches.first(2))
             prepared = method.prepare(model)  # anew: some peers leave their tensors on it
-            exact = _start()
-            before = begun = _status("VmRSS")
+            exact = start()
+            before = begun = resident("VmRSS")
             torch.manual_seed(0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # peers' own, on every batch
                 for part in method.run(prepared, batches):
-                    peaks[part] = _status("VmHWM") - begun
-                    _start()
-                    begun = _status("VmRSS")
+                    peaks[part] = resident("VmHWM") - begun
+                    start()
+                    begun = resident("VmRSS")
                     held[part] = begun - before
     except Exception as error:
         return {"failed": short(error)}
@@ -94,14 +94,15 @@ def statistics_bytes(network: Network, method: str) -> int | None:
     return infoform.plan(infoform.Laplace(model, "classification", **OURS[method])).statistics_bytes
 
 
-def _status(field: str) -> int:
+def resident(field: str) -> int:
+    """Return the bytes that are resident now (VmRSS), or were at most since the last `start` (VmHWM)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     raise RuntimeError(f"/proc/self/status has no {field}; peak memory needs Linux.")
 
 
-def _start() -> bool:
+def start() -> bool:
     """Let the mark begin anew; memory that is free must not hide what is needed next."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)

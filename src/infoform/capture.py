@@ -48,6 +48,11 @@ class Capture:
     def device(self) -> torch.device:
         return next(iter(self.state.values())).device
 
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the model's parameters and buffers."""
+        return sum(one.nbytes for one in self.state.values())
+
     def forward(self, batch: Batch) -> Tensor:
         """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()

@@ -13,6 +13,7 @@ import torch
 
 from infoform.coverage import Layer
 from infoform.curvature import FitSettings, Wanted, kept_columns
+from infoform.examples import shared_limit
 from infoform.footprint import Dimensions, chunk_bytes, eigen_bytes, statistics_bytes, waiting_bytes
 from infoform.probe import Seen
 from infoform.sizes import show_bytes
@@ -50,6 +51,7 @@ def demands(layers: Mapping[str, Layer], seen: Seen, wanted: Wanted, settings: F
     """Return what each layer takes, in the order of their calls; layers that were not called come last."""
     single = settings.fisher != "exact" and settings.fisher_samples == 1
     order = [name for name in seen.uses if name in layers] + [name for name in layers if name not in seen.uses]
+    shared = shared_limit(settings.chunk, seen.model_bytes)
     found = {}
     for name in order:
         size = layer_dimensions(layers[name], wanted, settings, use=seen.uses.get(name))
@@ -58,7 +60,9 @@ def demands(layers: Mapping[str, Layer], seen: Seen, wanted: Wanted, settings: F
         found[name] = Demand(
             statistics_bytes(size, wanted, block=block),
             waiting_bytes(size, chunk=settings.chunk) if single else 0,
-            chunk_bytes(size, examples=seen.examples, chunk=settings.chunk, single=single) if called else 0,
+            chunk_bytes(size, examples=seen.examples, chunk=settings.chunk, shared=shared, single=single)
+            if called
+            else 0,
             eigen_bytes(size, wanted) if wanted.bases else 0,
             seen.activations.get(name, 0),
         )

@@ -15,6 +15,8 @@ CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
 KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer,
 KEPT_ROWS = 256  # but no more than so many examples, enough for products at full speed,
 KEPT_BYTES = 2**20  # unless all of them are small
+SHARED_BYTES = 4 * 2**20  # for patches and gradients of shared weights at least, and
+SHARED_PART = 3  # where it is more, such a part of the model's own bytes: a fit is to take no more than a gradient pass
 
 
 class Intake:
@@ -24,8 +26,11 @@ class Intake:
     of them for products at full speed; those of shared weights are added at once, in parts of a batch.
     """
 
-    def __init__(self, layer: Layer, sums: Sequence[Sums], *, limit: int, single: bool) -> None:
+    def __init__(
+        self, layer: Layer, sums: Sequence[Sums], *, limit: int, single: bool, shared: int | None = None
+    ) -> None:
         self._layer, self._sums, self._limit = layer, sums, limit
+        self._shared = limit if shared is None else shared  # of the limit, for weights that are used more than once
         self._single = single  # one Fisher vector an example: gradients of several batches may be kept together
         self._kept: _Rows | None = None
         self._seen: tuple[object, ...] = ()  # sizes of the last calls, and what follows from them
@@ -94,7 +99,8 @@ class Intake:
         self._outer = is_outer(positions)
         size = inputs + outputs if self._outer else outputs * inputs + groups * count * inputs
         size *= positions.element_size()
-        self._step = kept_rows(size, self._limit) if self.keeps else max(1, self._limit // size)
+        limit = self._limit if self._outer else self._shared
+        self._step = kept_rows(size, limit) if self.keeps else max(1, limit // size)
         self._seen = sizes
 
 
@@ -163,6 +169,11 @@ class _Rows:
 def kept_rows(size: int, limit: int) -> int:
     """Return how many rank-one gradients, of so many bytes each, wait for those of later batches in a layer."""
     return max(1, min(limit // KEPT_PART, max(KEPT_BYTES, KEPT_ROWS * size)) // size)
+
+
+def shared_limit(limit: int, model_bytes: int) -> int:
+    """Return how many bytes of patches and gradients of shared weights are held at a time."""
+    return min(limit, max(SHARED_BYTES, model_bytes // SHARED_PART))
 
 
 def _form(layer: Layer, calls: list[Call], part: slice) -> Gradients:

@@ -134,7 +134,7 @@ def waiting_bytes(size: Dimensions, *, chunk: int) -> int:
     return row * kept_rows(row, chunk) if size.outer else 0
 
 
-def chunk_bytes(size: Dimensions, *, examples: int, chunk: int, single: bool) -> int:
+def chunk_bytes(size: Dimensions, *, examples: int, chunk: int, shared: int, single: bool) -> int:
     """Return about the bytes of patches and gradients that a fit has in hand at a time, copies included."""
     assert size.positions is not None
     item = size.dtype.itemsize
@@ -142,7 +142,7 @@ def chunk_bytes(size: Dimensions, *, examples: int, chunk: int, single: bool) ->
         row = item * (size.inputs + size.outputs)
         return 2 * (waiting_bytes(size, chunk=chunk) if single else row * min(examples, max(1, chunk // row)))
     patches, gradient = item * size.groups * size.positions * size.inputs, item * size.weights
-    return (2 * patches + 3 * gradient) * min(examples, max(1, chunk // (patches + gradient)))
+    return (2 * patches + 3 * gradient) * min(examples, max(1, shared // (patches + gradient)))
 
 
 def eigen_bytes(size: Dimensions, wanted: Wanted) -> int:

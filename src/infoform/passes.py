@@ -16,7 +16,7 @@ from infoform.capture import Call, Capture
 from infoform.checkpoint import folded, under
 from infoform.coverage import Layer
 from infoform.distributed import Shard
-from infoform.examples import CHUNK_BYTES, Intake
+from infoform.examples import CHUNK_BYTES, Intake, shared_limit
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
 from infoform.statistics import Sums
@@ -66,8 +66,10 @@ class DataPass:
     def run(self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0) -> Tally:
         """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it."""
         single = self.fisher != "exact" and self.fisher_samples == 1
+        shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
-            name: Intake(self.layers[name], own, limit=self.chunk, single=single) for name, own in sums.items()
+            name: Intake(self.layers[name], own, limit=self.chunk, single=single, shared=shared)
+            for name, own in sums.items()
         }
         for name, state in self._kept.items():
             self.intakes[name].restore(state)

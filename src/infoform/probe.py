@@ -23,6 +23,7 @@ class Seen:
     uses: Mapping[str, tuple[int, int]]  # (H, S) by layer, in the order of their first calls
     outputs: int
     examples: int
+    model_bytes: int  # of parameters and buffers
     activations: Mapping[str, int]  # by layer: bytes that a pass which goes back to it holds, about
 
 
@@ -58,7 +59,8 @@ def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None =
         raise ValueError("example must be inputs that make the model call a layer with a rule, and it called none.")
     width = outputs.shape[1] if outputs.dim() > 1 else 1
     called = {name: layers[name] for name in uses}
-    return Seen(called, uses, width, len(outputs), {name: saved.since(name) for name in uses})
+    held = {name: saved.since(name) for name in uses}
+    return Seen(called, uses, width, len(outputs), capture.nbytes, held)
 
 
 class _Saved:

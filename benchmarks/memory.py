@@ -1,0 +1,134 @@
+"""Peak memory of fits within a budget, each measured in a process of its own, beside what was promised.
+
+    python -m benchmarks.memory            # writes benchmarks/results/memory.json and docs/memory.md, in minutes
+    python -m benchmarks.memory --page     # the page alone
+
+A peak is the high-water mark of resident memory above model and data (see speed/memory.py: the C library gives freed
+memory back at once). A checksum over all that was measured tells whether it is that of the fit without a budget.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import infoform
+from infoform.curvature import pack_curvature
+from infoform.sizes import read_bytes
+
+from .memory_page import write_page
+from .speed.memory import AT_ONCE, resident, start
+from .speed.networks import Batches, Network, from_pytorchcv
+from .speed.results import environment
+from .transformer_plan import plan_transformer
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "memory.json"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fit: a network of pytorchcv, images of 224², and what `fit` and `Laplace` are told."""
+
+    network: str
+    images: int
+    batch: int
+    structure: str = "inf"
+    chunk: str = "16MiB"
+    max_memory: str | None = None
+    offload: bool = False  # into a folder
+
+    def build(self) -> tuple[nn.Module, Batches]:
+        make = partial(from_pytorchcv, self.network)
+        return Network(self.network, make, (3, 224, 224), 1000, self.images, self.batch, 1).build()
+
+
+def budgets(network: str, images: int, batch: int, sizes: Sequence[str], **options: Any) -> list[Case]:
+    """Return the fit without a budget, and those within budgets, the smallest of which off-load what is finished."""
+    first = Case(network, images, batch, **options)
+    return [first, *(Case(network, images, batch, max_memory=size, offload=True, **options) for size in sizes)]
+
+
+CASES = [
+    *budgets("resnet18", 4, 2, ["150MB", "120MB"]),
+    *budgets("resnet152", 1, 1, ["400MB", "300MB"]),
+    Case("resnet18", 4, 2, chunk="4MiB"),
+    Case("resnet18", 4, 2, chunk="64MiB"),
+]
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Run one fit in this process, and return its peak and what was planned."""
+    model, batches = case.build()
+    laplace = infoform.Laplace(model, "classification", structure=case.structure, chunk=case.chunk)
+    example = next(iter(batches))[0]
+    planned = infoform.plan(laplace, example=example, max_memory=case.max_memory, offload=case.offload)
+    small = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 3))  # what libraries load is not counted
+    infoform.Laplace(small, "classification", rank=3).fit([torch.randn(4, 3, 4, 4)], progress=False)
+    with tempfile.TemporaryDirectory(dir=ROOT / "out") as folder:
+        start()
+        before, begun = resident("VmRSS"), time.perf_counter()
+        offload = folder if case.offload else None
+        laplace.fit(batches, max_memory=case.max_memory, offload=offload, progress=False)
+        peak, seconds = resident("VmHWM") - before, time.perf_counter() - begun
+        digest = 0
+        for name, layer in laplace.curvature.items():
+            for key, tensor in sorted(pack_curvature(layer)[0].items()):
+                digest = zlib.crc32(tensor.contiguous().numpy().data, zlib.crc32(f"{name} {key}".encode(), digest))
+    return asdict(case) | {
+        "budget_bytes": None if case.max_memory is None else read_bytes(case.max_memory),
+        "groups": max(1, len(planned.groups)),
+        "planned_peak_bytes": planned.peak_bytes,
+        "statistics_bytes": planned.statistics_bytes,
+        "posterior_bytes": planned.total_bytes,
+        "peak_bytes": peak,
+        "seconds": round(seconds, 1),
+        "digest": f"{digest:08x}",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
+    parser.add_argument("--page", action="store_true", help="write the page from the results and run nothing")
+    parser.add_argument("--missing", action="store_true", help="measure only what the results do not hold yet")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one is not None:
+        print(json.dumps(measure(Case(**json.loads(asked.one)))))
+        return
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() and (asked.missing or asked.page) else {"fits": []}
+    if not asked.page:
+        found |= {"environment": environment(), "transformer": plan_transformer()}
+        known = [{name: row[name] for name in asdict(CASES[0])} for row in found["fits"]]
+        for case in CASES:
+            if asdict(case) not in known:
+                found["fits"].append(_in_child(case))
+                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    write_page(found, ROOT / "docs" / "memory.md")
+
+
+def _in_child(case: Case) -> dict[str, Any]:
+    (ROOT / "out").mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "benchmarks.memory", "--one", json.dumps(asdict(case))]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **AT_ONCE}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{case} ended with {done.returncode}:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    print(json.dumps(found), flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    main()
