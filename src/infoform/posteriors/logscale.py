@@ -13,18 +13,18 @@ TIE = 1e-3  # of a step: values that close below one have it, so that rounding d
 
 def encode(values: Tensor, *, nearest: bool = False) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), (2,)
     """Return codes and the scale (log2 of the smallest step, distance of steps); rounded down, or to the nearest."""
-    logs = values.double().log2()
-    finite = logs[logs.isfinite()]
-    if finite.numel() == 0:
+    logs = torch.log2(values) if values.dtype == torch.float64 else values.double().log2_()
+    finite = logs.isfinite()
+    if not bool(finite.any()):
         return torch.zeros_like(values, dtype=torch.uint8), logs.new_zeros(2)
-    high = float(finite.max())
-    low = max(float(finite.min()), high - OCTAVES)
+    high = float(logs.where(finite, -torch.inf).max())
+    low = max(float(logs.where(finite, torch.inf).min()), high - OCTAVES)
     step = (high - low) / 254 or 1e-6
+    places = logs.sub_(low).div_(step)  # in place: of a large layer these are the largest tensors that there are
     if nearest:
-        codes = ((logs - low) / step).round().clamp(-1, 254).add(1)
-        return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low, step])
-    codes = ((logs - low) / step + TIE).floor().add(1).clamp(0, 255)
-    return codes.nan_to_num(0).to(torch.uint8), logs.new_tensor([low - SLACK - TIE * step, step])
+        return places.round_().clamp_(-1, 254).add_(1).nan_to_num_(0).to(torch.uint8), logs.new_tensor([low, step])
+    codes = places.add_(TIE).floor_().add_(1).clamp_(0, 255).nan_to_num_(0).to(torch.uint8)
+    return codes, logs.new_tensor([low - SLACK - TIE * step, step])
 
 
 def decode(codes: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
