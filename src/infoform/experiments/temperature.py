@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+LARGEST = 20.0  # and the smallest is its inverse: where all held-out answers are right, no NLL is the least
+
 
 def find_temperature(logits: Tensor, targets: Tensor, *, steps: int = 50) -> float:  # (N, C), (N,)
     """Return the temperature of the least NLL: a minimum of a convex function of its inverse, found by Newton steps."""
@@ -15,6 +17,7 @@ def find_temperature(logits: Tensor, targets: Tensor, *, steps: int = 50) -> flo
         curvature = float(((probs * logits**2).sum(-1) - mean**2).mean())
         step = slope / max(curvature, torch.finfo(torch.float64).tiny)
         before, inverse = inverse, min(max(inverse - step, inverse / 2), inverse * 2)  # a step may be too long
+        inverse = min(max(inverse, 1 / LARGEST), LARGEST)
         if abs(inverse - before) <= 1e-10 * before:
             break
     return 1 / inverse
