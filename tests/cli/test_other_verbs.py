@@ -72,6 +72,22 @@ def test_a_plan_with_an_example_knows_the_peak(home: Path, succeed: Call, source
     assert [layer["rank"] for layer in result["layers"]] == [layer.rank for layer in expected.layers]
 
 
+def test_a_plan_of_a_network_without_weights_and_within_a_budget(home: Path, succeed: Call, fail: Fail) -> None:
+    Path("empty.py").write_text(
+        "import torch\nfrom torch import nn\n\ndef net():\n    with torch.device('meta'):\n"
+        "        return nn.Sequential(nn.Linear(300, 200), nn.Tanh(), nn.Linear(200, 9))\n"
+    )
+    where = ("plan", "--model", "empty.py:net", "--shape", "300", "--batch-size", "4")
+    with torch.device("meta"):
+        model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Tanh(), torch.nn.Linear(200, 9))
+    peak = infoform.plan(model, example=torch.zeros(4, 300)).peak_bytes
+    assert peak is not None
+    shown = succeed(*where, "--max-memory", peak - 1, "--offload", "--json", "plan.json").stdout
+    assert read("plan.json")["result"]["groups"] == [["0"], ["2"]]
+    assert "in 2 groups of layers" in shown
+    assert "max_memory must be at least" in fail(*where, "--max-memory", "1kB")
+
+
 def test_a_plan_after_a_fit_and_its_ranks_applied(fitted: Path, succeed: Call) -> None:
     laplace = _loaded(fitted)
     expected = infoform.plan(laplace, memory="900B")

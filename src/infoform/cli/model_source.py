@@ -38,9 +38,14 @@ class ModelSource:
         arguments = _arguments(options.model_arg) if options.model_arg else dict(earlier.get("arguments", {}))
         return cls(model, weights, arguments)
 
-    def load(self, device: str) -> nn.Module:
-        """Build the network in evaluation mode, with its weights, on the device."""
+    def load(self, device: str, *, shapes: bool = False) -> nn.Module:
+        """Build the network in evaluation mode, with its weights, on the device.
+
+        With `shapes` it may be one on the meta device, without any weights, and stays there.
+        """
         model = build_model(self.model, self.arguments)
+        if shapes and self.weights is None and any(parameter.is_meta for parameter in model.parameters()):
+            return model.eval()
         if self.weights is not None:
             load_weights(model, Path(self.weights))
         try:

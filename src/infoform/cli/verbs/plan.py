@@ -56,6 +56,15 @@ def plan(
     storage: Annotated[
         str | None, typer.Option(metavar="DTYPE", help="float32, bfloat16 or uint8.", rich_help_panel="Posterior")
     ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Part the fit into groups of layers that 2GB, say, hold.", rich_help_panel="Fit"
+        ),
+    ] = None,
+    offload: Annotated[
+        bool, typer.Option("--offload", help="What is finished leaves that memory.", rich_help_panel="Fit")
+    ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Save the run's posterior with these ranks.", rich_help_panel="Posterior")
     ] = False,
@@ -68,6 +77,7 @@ def plan(
         infoform plan --model model.py:net --shape 3,224,224 --batch-size 32
         infoform plan --model model.py:net --structure kfac
         infoform plan --model model.py:net --memory 48MB --storage bfloat16
+        infoform plan --model model.py:net --shape 3,224,224 --max-memory 500MB --offload
 
     After it: the ranks that keep most in 2 MB (the run must have been fitted with --keep-curvature):
 
@@ -78,9 +88,10 @@ def plan(
         if run is None:
             if apply:
                 raise Mistake("--apply is for the plan of a run; give RUN, or leave it out.")
-            planned = _before(model, data, shape, options, structure, rank, memory, storage)
+            limits = {"max_memory": max_memory, "offload": offload}
+            planned = _before(model, data, shape, options, structure, rank, memory, storage, limits)
         else:
-            wrong = {"--data": data, "--shape": shape, "--rank": rank, "--storage": storage}
+            wrong = {"--data": data, "--shape": shape, "--rank": rank, "--storage": storage, "--max-memory": max_memory}
             given = [flag for flag, value in wrong.items() if value is not None]
             if given:
                 raise Mistake(f"a fitted run has its own {given[0].lstrip('-')}; leave {given[0]} out.")
@@ -105,6 +116,7 @@ def _before(
     rank: str | None,
     memory: str | None,
     storage: str | None,
+    limits: dict[str, Any],
 ) -> "Plan":
     import torch
 
@@ -114,7 +126,7 @@ def _before(
     from infoform.cli.verbs.fit import read_rank
     from infoform.plan import plan as make_plan
 
-    network = ModelSource.given(model).load(model.device)
+    network = ModelSource.given(model).load(model.device, shapes=True)
     example: Any = None
     if shape is not None and data is not None:
         raise Mistake("--shape and --data exclude each other; give one.")
@@ -132,6 +144,7 @@ def _before(
             memory=memory,
             storage=storage,
             example=example,
+            **limits,
         )
     except RuntimeError as error:
         if shape is None:
