@@ -42,6 +42,7 @@ CONTRAST = """() => {
 def opened(browser: Any, address: str, **how: Any) -> Iterator[Any]:
     """Open a page, of which no error, warning, dialog or request may come."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **how})
+    context.set_default_timeout(120_000)  # a busy machine takes its time
     page = context.new_page()
     heard: list[str] = []
     page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))

@@ -142,6 +142,9 @@ def test_a_comparison_marks_the_best_and_says_what_does_not_compare(page_file: P
     scores = [run.result("evaluate")["scores"].get("brier") for run in runs[:2]]
     better = 1 + scores.index(min(scores))
     assert {place for place in table.best if place[0] == row} == {(row, better)}
+    row = next(at for at, cells in enumerate(table.rows) if cells[0] == "NLL")
+    assert (row, 3) not in table.best  # of other data
+    assert len({place for place in table.best if place[0] == row}) == 1
     (alike,) = compare(runs[:2]).sections
     assert not isinstance(alike.blocks[0], Text)
 

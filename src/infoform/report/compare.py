@@ -48,13 +48,13 @@ def _table(runs: Sequence[Run]) -> Table:
         shown, less, _ = SCORES[name]
         values = [scores.get(name) for scores in found]
         rows.append([shown, *(score(name, value) for value in values)])
-        _mark(best, len(rows) - 1, values, less)
+        best |= _best(len(rows) - 1, values, less, runs)
     aurocs = [_auroc(run) for run in runs]
     if any(value is not None for value in aurocs):
         rows.append(["unknown told from known (AUROC)", *(percent(value) for value in aurocs)])
-        _mark(best, len(rows) - 1, aurocs, False)
+        best |= _best(len(rows) - 1, aurocs, False, runs)
     head = ("", *(run.name for run in runs))
-    return Table(head, rows, frozenset(best), "The best of each row is marked where one can tell")
+    return Table(head, rows, frozenset(best), "The best of each row is marked, among runs on the same data")
 
 
 def _rank(run: Run) -> str:
@@ -63,12 +63,25 @@ def _rank(run: Run) -> str:
     return number(run.fit["settings"]["rank"]) if there else MISSING
 
 
-def _mark(best: set[tuple[int, int]], row: int, values: Sequence[float | None], less: bool | None) -> None:
-    there = [value for value in values if value is not None]
-    if less is None or len(there) < 2 or len(set(there)) == 1:
-        return
-    wanted = min(there) if less else max(there)
-    best |= {(row, column) for column, value in enumerate(values, start=1) if value == wanted}
+def _best(row: int, values: Sequence[float | None], less: bool | None, runs: Sequence[Run]) -> set[tuple[int, int]]:
+    """Return the cells of the best values among the runs of one kind that were evaluated on the same data."""
+    best: set[tuple[int, int]] = set()
+    groups: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for column, (run, value) in enumerate(zip(runs, values, strict=True), start=1):
+        if value is not None and less is not None:
+            groups.setdefault((run.kind, _data(run)), []).append((column, value))
+    for members in groups.values():
+        there = [value for _, value in members]
+        wanted = min(there) if less else max(there)
+        if len(set(there)) > 1:
+            best |= {(row, column) for column, value in members if value == wanted}
+    return best
+
+
+def _data(run: Run) -> str:
+    """Return what a run was evaluated on, unknown data included."""
+    options = run.records.get("evaluate", {}).get("options", {})
+    return f"{options.get('data', MISSING)} {options.get('unknown', '')}"
 
 
 def _auroc(run: Run) -> float | None:

@@ -168,7 +168,7 @@ def _slices(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
 
     layout = figure(
         [trace],
-        xaxis=log_axis(COUNT, range=[log10(min(counts)) - 0.1, log10(max(counts)) + 0.1]),
+        xaxis=log_axis(COUNT, dtick=1, range=[log10(min(counts)) - 0.1, log10(max(counts)) + 0.1]),
         yaxis=plain_axis(f"{name}: lower is better", range=[min(everything) - margin, _cap(everything) + margin]),
     )
     says = f"{name} over N at one τ, or in one range of it; move the slider. The worst tenth lies above."

@@ -52,7 +52,9 @@ def section(run: Run) -> Section | None:
             for name, nbytes, _, exact in reversed(rows)
         ],
     )
-    says = "Bytes of the uncertainty in the form that this run has (blue), and in other forms."
+    says = (
+        "Bytes of the uncertainty in the form that this run has (blue) and in others, all with its prior and its rank."
+    )
     text = (
         "Uncertainty about weights must be stored. Forms that keep more of how weights depend on each other take more."
     )
