@@ -1,5 +1,6 @@
 """Where a fit works, and where what it has measured is kept: on a device, or in files that are read when needed."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +9,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -72,8 +72,20 @@ class Placement:
             os.replace(writing, path)
         finally:
             writing.unlink(missing_ok=True)
-        with safe_open(os.fspath(path), framework="pt") as file:
-            return {key: file.get_tensor(key) for key in tensors}
+        return _views(path, tensors)
+
+
+def _views(path: Path, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, of which no page is read before it is used."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    storage = torch.UntypedStorage.from_file(os.fspath(path), False, path.stat().st_size)
+    found = {}
+    for key, one in like.items():
+        begin = 8 + length + header[key]["data_offsets"][0]
+        found[key] = torch.empty(0, dtype=one.dtype).set_(storage, begin // one.element_size(), one.shape)  # type: ignore[call-overload]
+    return found
 
 
 def _moved(curvature: Curvature, device: torch.device) -> Curvature:
