@@ -35,6 +35,30 @@ def test_an_update_overrules_the_first_fit(tmp_path: Path) -> None:
     assert run.fit == {"num_data": 20, "prior": "p"}
 
 
+def test_ranks_applied_by_a_plan_overrule_those_of_the_fit(tmp_path: Path) -> None:
+    layer = {"name": "0", "rank": 100, "nbytes": 900, "spectrum": {"rank": [1]}}
+    first = {
+        "settings": {"rank": 100, "structure": "inf"},
+        "layers": [layer],
+        "total_bytes": 900,
+        "structures": [
+            {"structure": "inf", "bytes": 900, "own": True},
+            {"structure": "diag", "bytes": 5, "own": False},
+        ],
+    }
+    smaller = {"layers": [{"name": "0", "rank": 7, "nbytes": 300}], "total_bytes": 300, "kept": 0.5}
+    folder = _write(tmp_path / "a", fit=_record("fit", result=first), plan=_record("plan", result=smaller))
+    (told,) = read_inputs([folder])
+    assert isinstance(told, Run)
+    assert told.fit["total_bytes"] == 900  # it was only told
+    _write(folder, plan=_record("plan", result=smaller, options={"apply": True}))
+    (run,) = read_inputs([folder])
+    assert isinstance(run, Run)
+    assert run.fit["layers"] == [{"name": "0", "rank": 7, "nbytes": 300, "spectrum": {"rank": [1]}}]
+    assert (run.fit["total_bytes"], run.fit["kept"], run.fit["settings"]["rank"]) == (300, 0.5, "by layer")
+    assert [one["bytes"] for one in run.fit["structures"]] == [300, 5]
+
+
 def test_results_older_than_the_posterior_are_known(tmp_path: Path) -> None:
     late = _record("tune", "2026-01-01T12:00:00+00:00")
     folder = _write(tmp_path / "a", fit=_record("fit"), tune=late, evaluate=_record("evaluate"))

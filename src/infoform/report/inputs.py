@@ -27,8 +27,21 @@ class Run:
 
     @property
     def fit(self) -> Mapping[str, Any]:
-        """Return what the last fit found, an update after the first one included."""
-        return {**self.result("fit"), **self.result("update")}
+        """Return what the last fit found, an update after the first one and ranks applied by a plan included."""
+        found = {**self.result("fit"), **self.result("update")}
+        if not found or not self._applied:
+            return found
+        plan = self.result("plan")  # a later fit would have removed it
+        planned = {layer["name"]: layer for layer in plan["layers"]}
+        total = plan["total_bytes"]
+        return {
+            **found,
+            "settings": {**found["settings"], "rank": "by layer"},
+            "total_bytes": total,
+            "kept": plan["kept"],
+            "layers": [{**layer, **planned.get(layer["name"], {})} for layer in found["layers"]],
+            "structures": [{**one, "bytes": total} if one["own"] else one for one in found.get("structures", [])],
+        }
 
     @property
     def kind(self) -> str:
@@ -41,11 +54,15 @@ class Run:
     def outdated(self) -> list[str]:
         """Return the verbs whose result is of an earlier posterior: run before the last fit, update or tuning ended."""
         changed = [self._ended(verb) for verb in ("fit", "update", "tune") if verb in self.records]
-        if self.records.get("plan", {}).get("options", {}).get("apply"):
+        if self._applied:
             changed.append(self._ended("plan"))
         latest = max(changed, default=None)
         used = [verb for verb in ("evaluate", "predict", "acquire") if verb in self.records]
         return [verb for verb in used if latest is not None and self._began(verb) < latest]
+
+    @property
+    def _applied(self) -> bool:
+        return bool(self.records.get("plan", {}).get("options", {}).get("apply"))
 
     def _began(self, verb: str) -> datetime:
         return datetime.fromisoformat(self.records[verb]["began"]) + timedelta(seconds=1)  # kept to the second
