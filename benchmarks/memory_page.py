@@ -26,8 +26,9 @@ gradients of one layer at a time (`chunk`), and the running sums of all layers. 
 the sums, buffers and eigendecompositions are known from the sizes ([planning](planning.md) tells the same before a
 fit). Layers are taken in the order of their calls, so that later groups do not hold earlier activations. A layer's
 gradients and random numbers do not depend on the other layers of its group: the result is that of one fit, bit for bit
-(`tests/test_grouping.py`), also with `update=True`, `basis_data`, `checkpoint` and several processes. A budget that
-does not hold the largest layer is refused with the bytes that it needs. A loader that can be read once only is refused.
+(`tests/test_grouping.py`), also with `update=True`, `basis_data` and `checkpoint`; several processes part layers alike.
+A budget that does not hold the largest layer is refused with the bytes that it needs, and so is a loader that can be
+read once only.
 
 `offload="cpu"` with a model on a GPU leaves the posterior on the CPU: samples come from there, and
 `laplace.weights` puts them beside the model's own. The device settings are written for any device of torch; they are
