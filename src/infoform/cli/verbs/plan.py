@@ -77,7 +77,8 @@ def plan(
         infoform plan --model model.py:net --shape 3,224,224 --batch-size 32
         infoform plan --model model.py:net --structure kfac
         infoform plan --model model.py:net --memory 48MB --storage bfloat16
-        infoform plan --model model.py:net --shape 3,224,224 --max-memory 500MB --offload
+        infoform plan --model model.py:net --shape 3,224,224 \\
+            --max-memory 500MB --offload
 
     After it: the ranks that keep most in 2 MB (the run must have been fitted with --keep-curvature):
 
