@@ -81,7 +81,10 @@ def _tuned_table(sets: dict[str, list[Any]], training: str) -> str:
         published = [f"{DROPOUT[name]:.2f}"] if training == "long" else []
         rows.append([name, *published, *_cells(pieces, "tuned", TUNED), evidence])
     header = ["", *(["MC-dropout, published"] if training == "long" else []), *TUNED, "ours, by evidence"]
-    text = "The last column needs no held-out data: `tune(noise="evidence")`, the rest by default, on the network trained on all data."
+    text = (
+        'The last column needs no held-out data: `tune(noise="evidence")`, the rest by default, on the network trained '
+        "on all data."
+    )
     return text + "\n\n" + table(header, rows)
 
 
