@@ -49,7 +49,17 @@ def test_functions_keep_their_names_once_their_files_are_imported() -> None:
 
 
 def test_using_the_package_imports_nothing_heavy_but_torch() -> None:
-    heavy = ("sklearn", "scipy", "pandas", "matplotlib", "torchmetrics", "optuna", "lightning", "transformers", "jax")
+    heavy: tuple[str, ...] = (
+        "sklearn",
+        "scipy",
+        "pandas",
+        "matplotlib",
+        "torchmetrics",
+        "optuna",
+        "lightning",
+        "transformers",
+        "jax",
+    )
     heavy += ("plotly", "PIL", "pyarrow", "numpyro", "torchvision", "IPython")
     code = (
         "import sys, torch; before = set(sys.modules); "
