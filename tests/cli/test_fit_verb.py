@@ -171,6 +171,14 @@ def test_a_budget_chooses_ranks(home: Path, succeed: Call) -> None:
     assert result["kept"] < 1
 
 
+def test_a_fit_within_a_budget_is_the_same(home: Path, succeed: Call) -> None:
+    for run, more in (("whole", []), ("parts", ["--max-memory", "4MB", "--offload", "statistics"])):
+        succeed("fit", run, *NETWORK, *TREES, *more, "--quiet")
+    whole, parts = (load_file(f"{run}/posterior.safetensors") for run in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
 def test_an_update_adds_data(fitted: Path, succeed: Call) -> None:
     succeed("fit", "run", "--update", "--data", "trees.csv")
     x, labels = _table()
@@ -292,6 +300,7 @@ def test_bad_weights(home: Path, fail: Fail, weights: str, said: str) -> None:
         (["--layers", "head.*"], "'head.*' matches none"),
         (["--device", "abacus"], "--device must be auto, cpu, cuda or mps, got 'abacus'"),
         (["--memory", "lots"], "memory must be"),
+        (["--max-memory", "1kB"], "max_memory must be at least"),
         (["--prior-precision", "-1"], "prior_precision"),
     ],
 )

@@ -96,6 +96,8 @@ def test_regression_by_evidence_leaves_the_noise_to_the_residuals(home: Path, su
     before = read("run/fit.json")["result"]["noise"]
     succeed("tune", "run")
     assert read("run/tune.json")["result"]["noise"] == before
+    succeed("tune", "run", "--noise", "evidence")
+    assert read("run/tune.json")["result"]["noise"] != before
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,8 @@ def test_regression_by_evidence_leaves_the_noise_to_the_residuals(home: Path, su
     [
         (["--data", "unlabelled.csv"], "has no column 'tree', which --target names"),
         (["--data", "trees.csv", "--per-layer"], "--per-layer is for tuning by evidence"),
+        (["--data", "trees.csv", "--noise", "evidence"], "--noise is for tuning by evidence"),
+        (["--noise", "free"], "noise must be one of 'residuals', 'evidence', got 'free'"),
         (["--data", "trees.csv", "--num-data", "10"], "--num-data must be two numbers"),
         (["--data", "trees.csv", "--low", "10", "--high", "1"], "prior_precision must be a range"),
         (["--data", "trees.csv", "--objective", "mse"], "objective"),

@@ -62,6 +62,20 @@ def fit(
             rich_help_panel="Output",
         ),
     ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="What the fit may take beside model and data, as 2GB: layers in groups, with passes of their own.",
+            rich_help_panel="Posterior",
+        ),
+    ] = None,
+    offload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE", help="A device, or a folder, that takes what was measured.", rich_help_panel="Posterior"
+        ),
+    ] = None,
     update: Annotated[
         bool, typer.Option("--update", help="Add these data to the run's posterior.", rich_help_panel="Posterior")
     ] = False,
@@ -96,10 +110,10 @@ def fit(
         infoform fit runs/d -m my.package:net -d my.package:train_loader \\
             --layers 'head.*'
 
-    A fit of hours, which may be killed and started again:
+    A fit of hours, which may be killed and started again, in little memory:
 
         infoform fit runs/e -m model.py:net -w net.pt -d photos/train \\
-            --checkpoint runs/e.part
+            --checkpoint runs/e.part --max-memory 2GB
 
     Next: infoform tune RUN --data VALIDATION
     """
@@ -109,11 +123,12 @@ def fit(
     if folder.posterior.exists() and not (force or update):
         raise Mistake(f"'{run}' holds a posterior; give --force to replace it, --update to add to it, or another RUN.")
     with recorded(context, output, folder=run, name="update" if update else "fit") as record:
+        how = {"checkpoint": checkpoint, "max_memory": max_memory, "offload": offload, "progress": record.progress}
         try:
             if update:
-                laplace, about = _updated(folder, data, model, options, checkpoint, record)
+                laplace, about = _updated(folder, data, model, options, how)
             else:
-                laplace, about = _fitted(data, model, options, likelihood, noise, posterior, checkpoint, record)
+                laplace, about = _fitted(data, model, options, likelihood, noise, posterior, how, record)
         except KeyboardInterrupt:
             if checkpoint is not None:
                 say(f"the fit so far is in '{checkpoint}'; the same command goes on from there.", style="yellow")
@@ -135,7 +150,7 @@ def _fitted(
     likelihood: str,
     noise: float | None,
     posterior: PosteriorOptions,
-    checkpoint: Path | None,
+    how: dict[str, Any],
     record: Record,
 ) -> tuple["Laplace", dict[str, Any]]:
     from infoform.cli.model_source import ModelSource
@@ -158,7 +173,7 @@ def _fitted(
     if source.weights is None:
         record.note("no --weights given: the weights are those that the factory gives.")
     opened = read_for(network, data, options, chosen.name, {}, labelled=True)
-    laplace.fit(opened.loader, checkpoint=checkpoint, progress=record.progress)
+    laplace.fit(opened.loader, **how)
     return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
 
 
@@ -167,8 +182,7 @@ def _updated(
     data: str,
     model: ModelOptions,
     options: DataOptions,
-    checkpoint: Path | None,
-    record: Record,
+    how: dict[str, Any],
 ) -> tuple["Laplace", dict[str, Any]]:
     from infoform.cli.run_folder import OpenRun
 
@@ -177,7 +191,7 @@ def _updated(
     if not run.has_curvature:
         raise Mistake(f"--update needs a run that was fitted with --keep-curvature, and '{folder.path}' was not.")
     opened = run.read(data, labelled=True)
-    run.laplace.fit(opened.loader, update=True, checkpoint=checkpoint, progress=record.progress)
+    run.laplace.fit(opened.loader, update=True, **how)
     return run.laplace, {"model": earlier["model"], "data": {"source": data, "facts": earlier["data"]["facts"]}}
 
 

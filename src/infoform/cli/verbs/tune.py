@@ -61,6 +61,14 @@ def tune(
     per_layer: Annotated[
         bool, typer.Option("--per-layer", help="By evidence: one value a layer.", rich_help_panel="Search")
     ] = False,
+    noise: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="By evidence: residuals, or evidence for the noise of a regression too.",
+            rich_help_panel="Search",
+        ),
+    ] = "residuals",
     restart: Annotated[
         bool, typer.Option("--restart", help="Forget the trials of an earlier search.", rich_help_panel="Search")
     ] = False,
@@ -89,10 +97,12 @@ def tune(
         opened = OpenRun.load(run, model, options)
         before = opened.laplace.prior_precision
         if data is None:
-            opened.laplace.tune(per_layer=per_layer)
+            opened.laplace.tune(per_layer=per_layer, noise=noise)
         else:
             if per_layer:
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
+            if noise != "residuals":
+                raise Mistake("--noise is for tuning by evidence; leave out --data, or --noise.")
             _check_trials(context, opened.folder, restart)
             loader = opened.read(data, labelled=True).loader
             write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
