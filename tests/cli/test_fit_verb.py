@@ -12,8 +12,8 @@ from trees import HEIGHTS, NAMES, NETWORK, TREES, read
 from typer.testing import Result
 
 import infoform
-from infoform.cli.commit import commit
 from infoform.posteriors import STRUCTURES, Inf
+from infoform.provenance import commit
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
@@ -151,7 +151,8 @@ def test_a_fit_that_was_stopped_goes_on(home: Path, call: Call, succeed: Call, m
 )
 def test_weights_and_factories_of_both_kinds(home: Path, succeed: Call, weights: str, factory: str) -> None:
     succeed("fit", "run", "--model", factory, "--weights", weights, *TREES, "--quiet")
-    infoform.load("run/posterior.safetensors", _network())
+    expected = infoform.Laplace(_network(), "classification").fit([_table()], progress=False)
+    _same_posterior(Path("run/posterior.safetensors"), expected)
 
 
 def test_nested_weights_of_a_wrapped_network(home: Path, succeed: Call) -> None:

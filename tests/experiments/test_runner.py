@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infoform import experiments
-from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment, runner
+from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment
 from infoform.experiments.__main__ import main
 from infoform.experiments.markdown import bold_best, mean_std, table
 from infoform.experiments.runner import page_text, reproduce, result_path, write_page
@@ -181,12 +181,6 @@ def test_committed_pages_are_those_of_the_committed_results(name: str) -> None:
 def test_an_unknown_experiment_is_named() -> None:
     with pytest.raises(ValueError, match="got 'nonesuch'"):
         get_experiment("nonesuch")
-
-
-def test_a_clone_tells_its_commit() -> None:
-    if not (Path(runner.__file__).parents[3] / ".git").exists():
-        pytest.skip("not a clone")
-    assert runner._commit()
 
 
 def test_tables_are_markdown() -> None:

@@ -7,7 +7,6 @@ structure of the paper. The paper's toy regression shows the same in one dimensi
 import argparse
 import json
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from rich.table import Table
 from infoform.demo.digits import POSTERIORS, DigitsResult, DigitsSettings, run_digits
 from infoform.demo.figures import draw_reliability, draw_toy
 from infoform.demo.toy import ToySettings, run_toy
+from infoform.provenance import commit, peak_memory
 from infoform.version import __version__
 
 NEEDED = {"sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "matplotlib": "matplotlib"}
@@ -60,9 +60,9 @@ def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path
         "seed": digits_settings.seed,
         "versions": {"python": platform.python_version(), "infoform": __version__}
         | {name: version(name) for name in ("torch", "numpy", *NEEDED.values())},
-        "commit": _commit(),
+        "commit": commit(),
         "seconds": seconds,
-        "peak_memory_bytes": _peak_memory(),
+        "peak_memory_bytes": peak_memory(),
     }
     (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     written = ", ".join(str(out / name) for name in ("reliability.png", "toy_regression.png", "results.json"))
@@ -94,31 +94,6 @@ def _print_digits(result: DigitsResult, settings: DigitsSettings, console: Conso
     for layer in next(iter(by_layer.values())):
         table.add_row(layer, *(f"{errors[layer]:.3f}" for errors in by_layer.values()))
     console.print(table)
-
-
-def _commit() -> str | None:
-    """Return the commit of this checkout, marked where files differ from it; None outside of one."""
-
-    def git(*arguments: str) -> str:
-        folder = Path(__file__).parent
-        return subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _peak_memory() -> int | None:
-    """Return the largest resident size of this process in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,6 @@
 
 import json
 import platform
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from infoform.experiments import get_experiment
 from infoform.experiments.result import Result
+from infoform.provenance import commit, peak_memory
 
 
 def result_path(name: str, out: Path, *, quick: bool = False, full: bool = False) -> Path:
@@ -49,7 +47,7 @@ def reproduce(
     missing = [key for key in keys if key not in result.pieces]
     if not missing:
         return result
-    known = {"commit": _commit(), "versions": _versions(experiment.packages)}
+    known = {"commit": commit(), "versions": _versions(experiment.packages)}
     result = Result(**{**vars(result), **known, "total": len(keys)})
     cache = out / "cache" if cache is None else cache
     bar = Progress(
@@ -69,7 +67,7 @@ def reproduce(
             begun = time.perf_counter()
             found = experiment.run_piece(key, settings, cache=cache)
             seconds = time.perf_counter() - begun
-            result = result.with_piece(key, found, seconds=seconds, peak_memory_bytes=_peak_memory())
+            result = result.with_piece(key, found, seconds=seconds, peak_memory_bytes=peak_memory() or 0)
             try:
                 result.save(path)
             except ValueError as error:
@@ -139,22 +137,3 @@ def _duration(seconds: float) -> str:
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     found = {package: version(package) for package in ("infoform", "torch", "numpy", *packages)}
     return {"python": platform.python_version(), **found}
-
-
-def _commit() -> str | None:
-    """Return the commit of the code that runs, where it is a clone; `+` where it was changed since."""
-    folder = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    head = git("rev-parse", "--short=12", "HEAD")
-    if not head:
-        return None
-    return head + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", "..") else "")
-
-
-def _peak_memory() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux kibibytes

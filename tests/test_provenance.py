@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from infoform.cli.commit import commit
+from infoform.provenance import commit, peak_memory
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -38,3 +38,11 @@ def test_files_that_another_repository_does_not_track(tmp_path: Path) -> None:
 
 def test_no_repository(tmp_path: Path) -> None:
     assert commit(tmp_path) is None
+
+
+def test_the_peak_does_not_fall_below_what_is_held() -> None:
+    before = peak_memory()
+    held = bytearray(64 * 2**20)
+    held[:: 2**12] = b"x" * len(held[:: 2**12])  # a page is memory once it is written to
+    after = peak_memory()
+    assert before is None or (after is not None and after >= max(before, len(held)))

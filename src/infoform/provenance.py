@@ -1,6 +1,7 @@
-"""The commit of the code that runs, where it is a clone."""
+"""What a result must say of the run that made it: the commit of the code, and the memory it took."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 
@@ -18,6 +19,16 @@ def commit(folder: Path = Path(__file__).parent) -> str | None:
     except OSError:  # no git on this machine
         return None
     return head + ("+" if changed else "") if head else None
+
+
+def peak_memory() -> int | None:
+    """Return the largest resident size of this process in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    # macOS counts bytes, Linux kibibytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _git(folder: Path, *arguments: str) -> str:
