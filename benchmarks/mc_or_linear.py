@@ -34,7 +34,7 @@ from command_line import read_arguments
 from held_gates import Flips, Trace, displaced, forward, record, tangent
 from predictives import Task, batches
 from predictives import digits as digits_tasks
-from predictives import mnist as mnist_tasks
+from small_lenet import mnist as mnist_tasks
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -1,14 +1,13 @@
-"""Which structure, prior, predictive kind and way of tuning is best? Digits, UCI and MNIST, side by side.
+"""Which structure, prior, predictive kind and way of tuning is best? Digits and UCI, side by side.
 
-    python benchmarks/predictives.py digits uci mnist      # resumes; writes benchmarks/results/predictives.json
+    python benchmarks/predictives.py digits uci      # resumes; writes benchmarks/results/predictives.json
     python benchmarks/predictives.py --page                # writes docs/predictives.md from it, runs nothing
 
-UCI and MNIST are read from the folder INFOFORM_DATA. A row is one choice of all four on one trained network: NLL, ECE
-and, where there is unknown data (pixel-shuffled digits; notMNIST), AUROC of the predictive entropy. Whatever is not
-said in a row's choice or in its task's settings is the library's default; `linear` has the default link.
+UCI is read from the folder INFOFORM_DATA. A row is one choice of all four on one trained network: NLL, ECE and, where
+there is unknown data (pixel-shuffled digits), AUROC of the predictive entropy. Whatever is not said in a row's choice or
+in its task's settings is the library's default; `linear` has the default link. MNIST: `infoform reproduce mnist`.
 """
 
-import gzip
 import json
 import math
 import os
@@ -107,42 +106,7 @@ def uci() -> Iterator[Task]:
             yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, taus, tunings=tunings)
 
 
-def mnist() -> Iterator[Task]:
-    root = Path(os.environ["INFOFORM_DATA"])
-
-    def read(name: str, offset: int) -> Tensor:
-        with gzip.open(root / "mnist" / "MNIST" / "raw" / name) as file:
-            raw = file.read()
-        return torch.tensor(np.frombuffer(raw, dtype=np.uint8, offset=offset).copy())
-
-    def scaled(images: Tensor) -> Tensor:
-        return (images.reshape(-1, 1, 28, 28).float() / 255 - 0.1307) / 0.3081
-
-    train = scaled(read("train-images-idx3-ubyte.gz", 16)), read("train-labels-idx1-ubyte.gz", 8).long()
-    test = scaled(read("t10k-images-idx3-ubyte.gz", 16)), read("t10k-labels-idx1-ubyte.gz", 8).long()
-    letters = torch.tensor(np.load(root / "notmnist" / "notMNIST_small.npz")["images"])
-    unknown = scaled(letters[torch.randperm(len(letters), generator=torch.Generator().manual_seed(0))[:500]])
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 10),
-    )  # fmt: skip
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for _ in range(10):  # long enough to be over-confident
-        for part in torch.randperm(10_000).split(100):
-            optimizer.zero_grad()
-            functional.cross_entropy(model(train[0][part]), train[1][part]).backward()
-            optimizer.step()
-    parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_500)))
-    known = (test[0][:500], test[1][:500])
-    what = "a LeNet, ten epochs on 10,000 images of MNIST, validated and tested on 500 each; unknown: notMNIST"
-    taus = tuple(10.0**power for power in np.arange(1, 4.6, 0.5))
-    names = ("inf", "kfac", "diag")
-    yield Task("mnist", what, 0, 1, model, "classification", *parts, known, unknown, taus, names, 10)
-
-
-TASKS = {"digits": digits, "uci": uci, "mnist": mnist}
+TASKS = {"digits": digits, "uci": uci}
 
 
 def run(task: Task, results: dict[str, Any]) -> None:

@@ -169,7 +169,7 @@ def compared(pairs: Sequence[Pair], measure: Measure) -> str | None:
 
 
 def _by_task(rows: Sequence[Row], say: Callable[[Sequence[Row]], str | None]) -> str:
-    """Say it for digits, all of UCI and MNIST, in one sentence each."""
+    """Say it for digits and all of UCI, in one sentence each."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["choice"]["task"].split("-")[0]].append(row)

@@ -33,8 +33,9 @@ def dense_log_evidence(laplace: infoform.Laplace, x: Tensor, y: Tensor, **option
         total = torch.distributions.Categorical(logits=outputs).log_prob(y).sum()
     else:
         total = torch.distributions.Normal(outputs, laplace.noise).log_prob(y).sum()
+    tau = options.get("prior_precision", laplace.prior_precision)
     for name, layer in laplace.posterior(**options).layers.items():
-        prior = torch.kron(torch.eye(layer.shape[0]).double(), layer.prior.dense(layer.shape[1], like=layer.dense()))
+        prior = tau * torch.eye(layer.shape[0] * layer.shape[1]).double()  # the part of the prior centred at zero
         mean = laplace.layers[name].mean.flatten()
         total = total + torch.distributions.MultivariateNormal(torch.zeros_like(mean), precision_matrix=prior).log_prob(
             mean

@@ -407,3 +407,16 @@ def test_a_weight_without_precision_is_held_fixed() -> None:
     assert not blocks.solve(x)[:, 1, 2].any()
     assert blocks.row_variance(normal(5, A)).isfinite().all()
     assert_close(blocks.log_det(), diagonal[diagonal > 0].log().sum())
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_determinant_and_quadratic_form_of_a_prior_are_the_dense_ones(rank: int) -> None:
+    generator = torch.Generator().manual_seed(rank)
+    precision = torch.rand(7, generator=generator, dtype=torch.float64) + 0.1
+    vectors = torch.linalg.qr(torch.randn(7, 7, generator=generator, dtype=torch.float64)).Q[:, :rank]
+    values = torch.rand(rank, generator=generator, dtype=torch.float64)
+    prior = LayerPrior(precision, vectors, values) if rank else LayerPrior(precision)
+    dense = precision.diag() + vectors * values @ vectors.T
+    weights = torch.randn(4, 7, generator=generator, dtype=torch.float64)
+    assert_close(prior.log_det(7), torch.linalg.slogdet(dense).logabsdet)
+    assert_close(prior.quadratic_form(weights), torch.einsum("gi,ij,gj->", weights, dense, weights))

@@ -1,7 +1,8 @@
 """Laplace's log marginal likelihood: how well prior and data agree, from the curvature alone.
 
-    log p(D) ≈ Σ_n log p(y_n | θ*) − ½ (θ*ᵀ Q θ* + log det P − log det Q)         MacKay 1992
+    log p(D) ≈ Σ_n log p(y_n | θ*) − ½ (θ*ᵀ Q₀ θ* + log det P − log det Q₀)       MacKay 1992
 
+Q₀ is the part of the prior's precision that is centred at zero; all of it but for the activation prior, where it is τ I.
 Layers are independent, so it is a sum over them; with one τ a layer each is a problem of its own in one number.
 """
 
@@ -15,10 +16,10 @@ GOLDEN = 0.381966
 
 
 def layer_log_evidence(posterior: LayerPosterior, layer: Layer) -> float:
-    """Return what one layer takes off the log-likelihood: −½ (θ*ᵀ Q θ* + log det P − log det Q)."""
+    """Return what one layer takes off the log-likelihood: −½ (θ*ᵀ Q₀ θ* + log det P − log det Q₀)."""
     rows, columns = posterior.shape
-    scatter = posterior.prior.quadratic_form(layer.mean)
-    return -0.5 * float(scatter + posterior.log_det() - rows * posterior.prior.log_det(columns))
+    prior = posterior.prior.around_zero
+    return -0.5 * float(prior.quadratic_form(layer.mean) + posterior.log_det() - rows * prior.log_det(columns))
 
 
 def log_evidence(log_likelihood: float, posterior: Posterior, layers: Mapping[str, Layer]) -> float:

@@ -13,9 +13,9 @@ from infoform.statistics import Sums
 
 CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
 KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer,
-KEPT_ROWS = 256  # but no more than so many examples, enough for products at full speed,
+KEPT_ROWS = 512  # but no more than so many examples, enough for products at full speed,
 KEPT_BYTES = 2**20  # unless all of them are small
-SHARED_BYTES = 4 * 2**20  # for patches and gradients of shared weights at least, and
+SHARED_BYTES = 8 * 2**20  # for patches and gradients of shared weights at least, and
 SHARED_PART = 3  # where it is more, such a part of the model's own bytes: a fit is to take no more than a gradient pass
 
 

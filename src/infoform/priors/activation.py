@@ -6,6 +6,9 @@ A well-fitted classifier has tiny output gradients, so N·I is small in every di
 enough to keep known data sharp also silences the directions that only unknown data would excite. This prior needs
 inputs only, no labels, and is the cross term √(N τ) A ⊗ I of KFAC's factored damping, for every structure.
 A enters by its diagonal and its leading eigenpairs, which all output rows share.
+
+Only τ I is centred at zero. The other term says that outputs on the data stay as they were trained, so it is centred
+at the trained weights: it narrows the posterior, and its evidence counts it as information, as KFAC's damping is.
 """
 
 import math
@@ -35,8 +38,8 @@ class Activation(Prior):
         epsilon = self.strength * math.sqrt(num_data * precision)
         diagonal = precision + epsilon * inputs.remainder
         if len(inputs.values) == 0:
-            return LayerPrior(diagonal)
-        return LayerPrior(diagonal, inputs.vectors, epsilon * inputs.values)
+            return LayerPrior(diagonal, pull=precision)
+        return LayerPrior(diagonal, inputs.vectors, epsilon * inputs.values, pull=precision)
 
     def with_precision(self, precision: float | Mapping[str, float]) -> "Activation":
         return Activation(precision, strength=self.strength)

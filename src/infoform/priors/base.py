@@ -14,12 +14,19 @@ from infoform.spectrum import InputSpectrum
 class LayerPrior:
     """The prior precision of one layer, the same for every output row: Q = diag(precision) + W diag(values) Wᵀ.
 
-    Over the whole layer, row-major, it is kron(I_G, Q).
+    Over the whole layer, row-major, it is kron(I_G, Q). All of it pulls the weights to zero, or `pull` alone does and
+    the rest holds them where they were trained.
     """
 
     precision: float | Tensor  # τ, or (A,): one for each column
     vectors: Tensor | None = None  # W (A, p)
     values: Tensor | None = None  # (p,)
+    pull: float | None = None  # τ, where the rest of Q is centred at the trained weights
+
+    @property
+    def around_zero(self) -> "LayerPrior":
+        """The part of the prior that is centred at zero; the rest is information, as the data's is."""
+        return self if self.pull is None else LayerPrior(self.pull)
 
     @property
     def isotropic(self) -> bool:
@@ -76,7 +83,7 @@ class LayerPrior:
 
 
 class Prior(ABC):
-    """A Gaussian prior over all weights, with mean zero; immutable."""
+    """A Gaussian prior over all weights; immutable."""
 
     name: ClassVar[str]
     needs_inputs: ClassVar[bool]  # whether `layer` needs the spectrum of the layer's inputs
