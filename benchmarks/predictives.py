@@ -4,8 +4,8 @@
     python benchmarks/predictives.py --page                # writes docs/predictives.md from it, runs nothing
 
 UCI is read from the folder INFOFORM_DATA. A row is one choice of all four on one trained network: NLL, ECE and, where
-there is unknown data (pixel-shuffled digits), AUROC of the predictive entropy. Whatever is not said in a row's choice or
-in its task's settings is the library's default; `linear` has the default link. MNIST: `infoform reproduce mnist`.
+there is unknown data (pixel-shuffled digits), AUROC of the predictive entropy. Whatever is not said in a row's choice
+or in its task's settings is the library's default; `linear` has the default link. MNIST: `infoform reproduce mnist`.
 """
 
 import json

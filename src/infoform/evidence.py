@@ -2,7 +2,7 @@
 
     log p(D) ≈ Σ_n log p(y_n | θ*) − ½ (θ*ᵀ Q₀ θ* + log det P − log det Q₀)       MacKay 1992
 
-Q₀ is the part of the prior's precision that is centred at zero; all of it but for the activation prior, where it is τ I.
+Q₀ is the part of the prior's precision that is centred at zero: all of it, but τ I alone of the activation prior's.
 Layers are independent, so it is a sum over them; with one τ a layer each is a problem of its own in one number.
 """
 
