@@ -38,7 +38,7 @@ class Stripes(Classification):
     targets: ClassVar[Sequence[Target]] = (
         fixed("accuracy", "accuracy", 2.0, at_least=True, method=METHOD),
         against("NLL: the ensemble's", "nll", "ensemble", at_least=False, slack=9.0, method=METHOD),
-        memory("bytes", "inf activation:16", "kfac isotropic", 9.0),
+        memory("bytes", "inf activation", "kfac isotropic", 9.0),
         fixed("of a method that is not there", "nll", 0.0, at_least=False, method="absent"),
     )
 

@@ -37,8 +37,8 @@ class CIFAR10(Classification):
         against("NLL: KFAC's", "nll", "kfac isotropic mc validation", at_least=False),
         against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False),
         memory("bytes: share of KFAC's", "inf activation", "kfac isotropic", 1 / 6),
-        memory("the same with 16 directions, in bfloat16", "inf activation:16, bfloat16", "kfac isotropic", 1 / 6),
-        memory("the same as bytes", "inf activation:16, uint8", "kfac isotropic", 1 / 6),
+        memory("the same in bfloat16", "inf activation, bfloat16", "kfac isotropic", 1 / 6),
+        memory("the same as bytes", "inf activation, uint8", "kfac isotropic", 1 / 6),
         against("NLL as bytes: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES),
     )
 
@@ -52,7 +52,6 @@ class CIFAR10(Classification):
                 unknown=200,
                 networks=2,
                 epochs=2,
-                prior_rank=16,
                 samples=4,
                 tuning_samples=3,
                 swag_snapshots=4,

@@ -172,10 +172,9 @@ def _costs(rows: Mapping[str, list[Row]], result: Result) -> str:
         )
     fits = [piece["fit_seconds"] for key, piece in result.pieces.items() if key.startswith("curvature")]
     stored = result.pieces["curvature 0"]["bytes"]
-    half, least = (stored[f"inf activation:16, {storage}"] for storage in ("bfloat16", "uint8"))
+    half, least = (stored[f"inf activation, {storage}"] for storage in ("bfloat16", "uint8"))
     note = f"""All structures are taken from one fit of {result.settings["curvature"]:,} images ({mean(fits):.0f} s,
 with every statistic that any of them needs). Seconds were taken on a machine shared with other work and tell orders of
-magnitude only. `inf` with the activation prior's default of 16 directions takes
-{stored["inf activation:16"] / 1e6:.1f} MB, in bfloat16 {half / 1e6:.1f} MB, as bytes {least / 1e6:.1f} MB, and KFAC
-{stored["kfac isotropic"] / 1e6:.1f} MB."""
+magnitude only. `inf` with the activation prior takes {stored["inf activation"] / 1e6:.1f} MB, in bfloat16
+{half / 1e6:.1f} MB, as bytes {least / 1e6:.1f} MB, and KFAC {stored["kfac isotropic"] / 1e6:.1f} MB."""
     return f"{note}\n\n" + table(["", "fit, s", "tune, s", "predict, s", "stored, MB"], cells)

@@ -8,8 +8,9 @@ from typing import Any
 from infoform.experiments.result import Result
 
 Rows = Mapping[str, list[dict[str, Any]]]
-OURS = "inf activation:64 mc validation"
-BYTES = "inf@uint8 activation:16 mc validation"
+OURS = "inf activation:16 linear validation"  # all defaults of the library
+SAMPLED = "inf activation:16 mc validation"
+BYTES = "inf@uint8 activation:16 linear validation"
 
 
 @dataclass(frozen=True)

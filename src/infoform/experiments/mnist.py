@@ -9,30 +9,28 @@ from torch import Tensor, nn
 from infoform.data import mnist, notmnist
 from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification_targets import BYTES, OURS, Target, against, fixed, memory
+from infoform.experiments.classification_targets import BYTES, OURS, SAMPLED, Target, against, fixed, memory
 from infoform.experiments.classifiers import lenet
 
+PAPERS = ("diag", "kfac", "efb-paper", "inf-paper")  # the paper's estimators
 METHODS = (
     OURS,
+    SAMPLED,
     BYTES,
+    "inf isotropic linear validation",
+    "kfac isotropic linear validation",
     "inf isotropic mc validation",
-    "kfac isotropic mc validation",
-    "efb-paper isotropic mc validation",
-    "inf-paper isotropic mc validation",
-    "diag isotropic mc validation",
-    "inf activation:64 linear validation",
-    "diag activation:64 mc validation",
-    "kfac activation:64 mc validation",
-    "efb-paper activation:64 mc validation",
-    "inf-paper activation:64 mc validation",
-    "last-layer activation:64 mc validation",
-    "inf activation:64 mc evidence",
-    "kfac isotropic mc evidence",
-    "inf-paper isotropic mc search",
-    "inf activation:64 mc search",
+    *(f"{structure} isotropic mc validation" for structure in PAPERS),
+    *(f"{structure} activation:16 mc validation" for structure in PAPERS),
+    "last-layer activation:16 linear validation",
+    "inf activation:16 linear evidence",
+    "inf activation:16 mc evidence",
+    *(f"{structure} isotropic mc evidence" for structure in PAPERS),
+    "inf activation:16 mc search",
+    *(f"{structure} isotropic mc search" for structure in PAPERS),
 )
 BASELINES = ("mc-dropout", "swag")
-REPEATED = (OURS, "kfac isotropic mc validation")
+REPEATED = (OURS, SAMPLED, "kfac isotropic mc validation", "efb-paper isotropic mc validation")
 
 
 class MNIST(Classification):
@@ -69,8 +67,8 @@ over-confident, so the rate is constant here."""
         against("NLL: KFAC's", "nll", "kfac isotropic mc validation", at_least=False),
         against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False),
         memory("bytes: share of KFAC's", "inf activation", "kfac isotropic", 1 / 6),
-        memory("the same with 16 directions, in bfloat16", "inf activation:16, bfloat16", "kfac isotropic", 1 / 6),
-        memory("the same as bytes", "inf activation:16, uint8", "kfac isotropic", 1 / 6),
+        memory("the same in bfloat16", "inf activation, bfloat16", "kfac isotropic", 1 / 6),
+        memory("the same as bytes", "inf activation, uint8", "kfac isotropic", 1 / 6),
         against("NLL as bytes: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES),
     )
 
@@ -84,7 +82,6 @@ over-confident, so the rate is constant here."""
                 unknown=200,
                 networks=2,
                 epochs=2,
-                prior_rank=16,
                 samples=4,
                 tuning_samples=3,
                 swag_epochs=1,
