@@ -231,9 +231,8 @@ def _held_text(result: Result, scores: Mapping[str, Mapping[str, tuple[Scores, S
 data, while the same posterior is {linear:.2g} times as wide where the network is linearised (below). Here, the paper's
 remedy for weights without information is used for directions: those with a precision below {first:g} τ, in which the
 data tell less than the prior, are held fixed, and nothing else is changed. The exact block then is {held:.2g} times as
-wide: the excess comes from these few directions. Held, of 22: {fixed}. Ours of full rank has none below the limit (its
-least precision is {lowest:.2g}, the limit {first * result.settings["prior_precision"]:g}) and stays {ours:.2g} times as
-wide as HMC."""
+wide: the excess comes from these few directions. Held, of 22: {fixed}. Ours of full rank (least precision {lowest:.2g},
+limit {first * result.settings["prior_precision"]:g}) is then {ours:.2g} times as wide as HMC."""
 
 
 def _limits_text(result: Result, truth: Band) -> str:
