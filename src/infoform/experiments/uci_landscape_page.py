@@ -49,17 +49,21 @@ def draw(result: Result, path: Path) -> None:
 
     names = result.settings["sets"]
     labels = list(_grids(result, names[0]))
-    figure = Figure(figsize=(1.5 * len(labels) + 0.6, 1.5 * len(names) + 0.3), layout="constrained")
-    every = figure.subplots(len(names), len(labels), squeeze=False)
+    extent = (*result.settings["precision_powers"], *result.settings["data_powers"])
+    figure = Figure(figsize=(1.5 * len(labels) + 0.9, 1.5 * len(names) + 0.6), layout="constrained")
+    every = figure.subplots(len(names), len(labels), squeeze=False, sharex=True, sharey=True)
     for row, name in zip(every, names, strict=True):
         grids = _grids(result, name)
         top = max(max(map(max, grid)) for grid in grids.values())
+        shown: dict[str, Any] = {"vmin": top - 1.5, "vmax": top, "cmap": "magma", "aspect": "auto", "extent": extent}
         for axes, label in zip(row, labels, strict=True):
-            axes.imshow(grids[label], origin="lower", vmin=top - 1.5, vmax=top, cmap="magma", aspect="auto")
-            axes.set(xticks=[], yticks=[])
-            if row is every[0]:
-                axes.set_title(label, fontsize=9)
+            axes.imshow(grids[label], origin="lower", **shown)
+            axes.tick_params(labelsize=7)
         row[0].set_ylabel(name, fontsize=9)
+    for axes, label in zip(every[0], labels, strict=True):
+        axes.set_title(label, fontsize=9)
+    figure.supxlabel("log₁₀ τ", fontsize=9)
+    figure.supylabel("log₁₀ N / examples", fontsize=9)
     figure.savefig(path, dpi=90)
 
 
