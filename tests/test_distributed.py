@@ -15,6 +15,7 @@ from torch.nn.parallel import DataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import infoform
+import killed_processes
 import processes
 from infoform import Laplace
 from infoform.curvature import pack_curvature
@@ -177,6 +178,16 @@ def test_a_fit_stopped_in_one_process_goes_on_in_all(two: Run) -> None:
     unbroken, resumed = read(two, "unbroken"), read(two, "resumed")
     assert unbroken.keys() == resumed.keys()
     assert all(torch.equal(resumed[key], value) for key, value in unbroken.items())
+
+
+def test_processes_killed_at_random_moments_end_the_same(tmp_path: Path) -> None:
+    script = [sys.executable, killed_processes.__file__, str(tmp_path), "6"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    whole, again = (load_file(tmp_path / f"{name}.safetensors") for name in ("whole", "again"))
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(again[name], value) for name, value in whole.items())
+    assert list((tmp_path / "checkpoint").iterdir()) == []
 
 
 def test_one_process_that_raises_stops_all(ran: Run) -> None:

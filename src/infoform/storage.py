@@ -35,6 +35,7 @@ def write_file(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta
     os.close(handle)
     try:
         save_file(plain, temporary, metadata=texts)
+        _flush(temporary)
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes it private; a saved model should not be
         os.replace(temporary, target)
     finally:
@@ -64,6 +65,12 @@ def read_file(
         raise ValueError(f"'{path}' was changed after it was saved (its checksum does not fit); save it again.")
     metadata = {key: value if key in ("format", "version") else _parse(value) for key, value in texts.items()}
     return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+
+
+def _flush(path: str) -> None:
+    """Wait until the file is on the disk, so that a loss of power leaves the old file or the new one."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def fingerprint(model: nn.Module) -> dict[str, str]:
