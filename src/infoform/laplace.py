@@ -1,21 +1,19 @@
 """The facade: a model and a likelihood in; fit, posterior, samples, a file out. No mathematics here."""
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import asdict, replace
-from functools import reduce
 from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DistributedSampler
 
 from infoform import storage
 from infoform.archive import Archive, pack, unpack
 from infoform.batches import device_of, read_inputs
-from infoform.checkpoint import Checkpoint, folded
+from infoform.built import Built
+from infoform.checkpoint import Checkpoint
 from infoform.coverage import Coverage, describe, find_layers
 from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted
 from infoform.defaults import default_prior
@@ -23,21 +21,21 @@ from infoform.distributed import Processes, distributed_sampler, unwrap
 from infoform.evidence import log_evidence
 from infoform.fitting import fit_curvature
 from infoform.grouping import fit_in_groups
+from infoform.held_out import HeldOut, search_held_out
 from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.passes import progress_bar
 from infoform.placement import Placement
 from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, LayerPosterior
-from infoform.predict import How, Predictor, sampling_trouble
-from infoform.prediction import Prediction, join_predictions
-from infoform.priors import LayerPrior, Prior, get_prior
-from infoform.randomness import isolated
-from infoform.search import OBJECTIVES, Search, Trial, best_trial
-from infoform.settings import Rank, Settings, check_choice, check_whole, layer_rank
+from infoform.predict import How, Predictor
+from infoform.prediction import Prediction
+from infoform.priors import Prior, get_prior
+from infoform.search import Trial
+from infoform.settings import Rank, Settings, check_choice, check_whole
 from infoform.sizes import read_bytes
-from infoform.spectrum import InputSpectrum, input_spectrum
 from infoform.tune import maximise_evidence
+from infoform.whole_predictions import predict_all, warn_if_worse
 
 
 class Laplace:
@@ -109,9 +107,7 @@ class Laplace:
         self.noise: float | None = None
         self.prior = get_prior(default_prior(structure, self.likelihood) if prior is None else prior)
         self._default_prior = prior is None
-        self._fit: Fit | None = None
-        self._built: dict[str, dict[str, LayerPosterior]] = {}
-        self._inputs: dict[str, InputSpectrum] = {}
+        self._built: Built | None = None
         self._warned = False
         self.trials: list[Trial] = []
 
@@ -142,7 +138,7 @@ class Laplace:
         wanted = EVERYTHING if self.settings.statistics == "all" else STRUCTURES[structure].wanted(options)
         if structure == "full":
             self._check_blocks()
-        previous = replace(self._fitted(), curvature=self.curvature) if update else None
+        previous = replace(self._fitted().fit, curvature=self.curvature) if update else None
         how: dict[str, Any] = {
             "wanted": wanted | Wanted(inputs=self.prior.needs_inputs),
             "settings": self.settings.for_fit(),
@@ -157,14 +153,14 @@ class Laplace:
             budget = read_bytes(max_memory)
             fit = fit_in_groups(self.model, loader, self.likelihood, self.layers, max_memory=budget, **how)
         noise = self.likelihood.fitted_noise(fit.summary)
-        self._fit, self._built, self._inputs = fit, {}, {}
+        self._built = Built(fit)
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
         return self
 
     @property
     def curvature(self) -> Mapping[str, Curvature]:
         """Return the statistics of every layer, as the fit measured them."""
-        fit = self._fitted()
+        fit = self._fitted().fit
         if not fit.curvature:
             raise ValueError("the loaded file holds no curvature; save it with curvature=True to have it.")
         return fit.curvature
@@ -193,7 +189,7 @@ class Laplace:
         Another structure has its own default prior, unless one was given. `prior`, `structure` and its options may
         differ from the object's, where the fit has collected what they need; `prior_rank` may be lower.
         """
-        self._fitted()
+        built = self._fitted()
         chosen = self._prior_of(structure)
         if prior is not None and not isinstance(prior, Prior):
             chosen = get_prior(prior).with_precision(self.prior.precision)
@@ -207,9 +203,9 @@ class Laplace:
             raise ValueError(f"num_data must be positive and finite, got {count}.")
         count = count * self.likelihood.information_scale(self.noise, self.settings.fisher)
         layers = {}
-        for name, layer in self._structure_layers(structure, options).items():
-            inputs = self._input_spectrum(name, prior_rank) if chosen.needs_inputs else None
-            layers[name] = layer.with_prior(chosen.layer(name, num_data=count, inputs=inputs), count)
+        for name, layer in built.layers(self.settings, structure, options).items():
+            own = built.prior(chosen, name, self.settings, num_data=count, rank=prior_rank)
+            layers[name] = layer.with_prior(own, count)
         return Posterior(layers)
 
     def log_evidence(
@@ -220,7 +216,7 @@ class Laplace:
         **options: Any,
     ) -> float:
         """Return Laplace's log marginal likelihood of the fitted data; models and priors can be compared by it."""
-        log_likelihood = self.likelihood.log_likelihood(self._fitted().summary, self.noise)
+        log_likelihood = self.likelihood.log_likelihood(self._fitted().fit.summary, self.noise)
         posterior = self.posterior(prior_precision=prior_precision, structure=structure, **options)
         return log_evidence(log_likelihood, posterior, self.layers)
 
@@ -257,51 +253,27 @@ class Laplace:
             self._tune_by_evidence(per_layer, free_noise=noise == "evidence")
             return self
         check_choice("noise (with val_loader)", noise, ("residuals",))
-        examples = float(self._fitted().summary.num_examples)
-        seed = self.settings.seed if seed is None else seed
-        how = How(kind, samples, link, seed)
-        with isolated(seed, loader=val_loader):
-            batches, sampler = list(val_loader), distributed_sampler(val_loader)
-        search = Search(
+        examples = float(self._fitted().fit.summary.num_examples)
+        how = How(kind, samples, link, self.settings.seed if seed is None else seed)
+        self.trials, best = search_held_out(
+            HeldOut.read(val_loader, seed=how.seed),
+            lambda count, tau: self._predictor(self.posterior(prior_precision=tau, num_data=count)),
+            how,
+            noise=self.noise,
             objective=objective or "nll",
             method=method,
             trials=trials,
             num_data=(examples, examples) if num_data is None else num_data,
             prior_precision=prior_precision,
-            seed=seed,
             path=path,
             settings={
                 "posterior": asdict(self.settings),
                 "prior": self.prior.name,
                 "model": storage.fingerprint(self.model),
                 "examples": examples,
-                "validation": None
-                if sampler is not None
-                else reduce(lambda digest, batch: folded(batch, digest), batches, 0),
-                **asdict(how),
             },
+            progress=progress,
         )
-
-        def score(count: float, tau: float) -> dict[str, float]:
-            from infoform.metrics import evaluate
-
-            predictor = self._predictor(self.posterior(prior_precision=tau, num_data=count))
-            prediction, targets = self._predict_all(predictor, batches, how, sampler, gather=sampler is not None)
-            if targets is None:
-                raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
-            if not bool(prediction.value.isfinite().all()):
-                return dict.fromkeys(OBJECTIVES, math.inf)
-            return evaluate(prediction, targets)
-
-        with progress_bar(progress) as bar:
-            self.trials = search.run(score, bar("tune", trials))
-        best = best_trial(self.trials, search.objective)
-        if search.at_edge(best):
-            warnings.warn(
-                f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
-                f"{prior_precision}; search a wider one.",
-                stacklevel=2,
-            )
         self.prior_precision, self.num_data = best.prior_precision, best.num_data
         return self
 
@@ -340,7 +312,7 @@ class Laplace:
         how = How(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
         prediction = self._predictor(posterior).predict(batch, how, noise=self.noise)
-        self._warn(kind, prediction, None)
+        self._warned = self._warned or warn_if_worse(kind, prediction, None)
         return prediction
 
     def predict_loader(
@@ -367,8 +339,10 @@ class Laplace:
             sampler = distributed_sampler(loader)
             gather = sampler is not None if gather is None else gather
             predictor = self._predictor(posterior)
-            prediction, targets = self._predict_all(predictor, loader, how, sampler, gather=gather, tick=tick)
-        self._warn(kind, prediction, targets)
+            prediction, targets = predict_all(
+                predictor, loader, how, noise=self.noise, sampler=sampler, gather=gather, tick=tick
+            )
+        self._warned = self._warned or warn_if_worse(kind, prediction, targets)
         return prediction, targets
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
@@ -383,10 +357,10 @@ class Laplace:
         """Say, for every parameter of the model, whether it has a posterior, or why it is held fixed."""
         structures = dict.fromkeys(self.layers, (self.settings.structure, ""))
         fixed = dict(self._fixed)
-        if self._fit is not None:
-            built = self._structure_layers(None, {})
+        if self._built is not None:
+            built = self._built.layers(self.settings)
             structures = {name: (self.settings.structure, layer.note) for name, layer in built.items()}
-            fixed |= self._fit.unreached
+            fixed |= self._built.fit.unreached
         return describe(self.model, self.layers, fixed, structures)
 
     def save(self, path: str | PathLike[str], *, curvature: bool = False) -> None:
@@ -394,15 +368,17 @@ class Laplace:
 
         Of several processes of torch.distributed, which hold the same, the first one writes.
         """
-        fit = self._fitted()
+        built = self._fitted()
         if Processes.running().rank > 0:
             return
-        if curvature and not fit.curvature:
+        if curvature and not built.fit.curvature:
             raise ValueError("the curvature is not here to be saved: this posterior was loaded from a file without it.")
         assert self.num_data is not None
-        layers = self._structure_layers(None, {})
-        inputs = {name: self._input_spectrum(name) for name in layers} if self.prior.needs_inputs else {}
-        archive = Archive(self.settings, self.likelihood, self.prior, self.num_data, self.noise, fit, layers, inputs)
+        layers = built.layers(self.settings)
+        inputs = {name: built.spectrum(name, self.settings) for name in layers} if self.prior.needs_inputs else {}
+        archive = Archive(
+            self.settings, self.likelihood, self.prior, self.num_data, self.noise, built.fit, layers, inputs
+        )
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": storage.fingerprint(self.model)}
         metadata["default_prior"] = self._default_prior
@@ -428,110 +404,32 @@ class Laplace:
         archive = unpack(tensors, saved, likelihood)
         laplace = cls(model, archive.likelihood, prior=archive.prior, **vars(archive.settings))
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
-        laplace._fit, laplace._default_prior = archive.fit, saved["default_prior"]
-        laplace._built[_key(*archive.settings.resolve(None, {}))] = dict(archive.layers)
-        laplace._inputs = dict(archive.inputs)
+        laplace._built = Built.loaded(archive.fit, archive.settings, archive.layers, archive.inputs)
+        laplace._default_prior = saved["default_prior"]
         return laplace
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
 
-    def _predict_all(
-        self,
-        predictor: Predictor,
-        loader: Iterable[Any],
-        how: How,
-        sampler: DistributedSampler[Any] | None,
-        *,
-        gather: bool,
-        tick: Callable[[int], None] | None = None,
-    ) -> tuple[Prediction, Tensor | None]:
-        processes = Processes.running() if gather else Processes()
-        with processes.together():
-            parts, targets = predictor.predict_parts(loader, how, noise=self.noise, tick=tick)
-            own = join_predictions(parts) if parts else None
-            every = processes.join(own, targets, processes.dealt(sampler))
-            if every is None:
-                raise ValueError("the loader gave no examples to predict.")
-        return every
-
     def _tune_by_evidence(self, per_layer: bool, *, free_noise: bool) -> None:
-        fit = self._fitted()
-        built = self._structure_layers(None, {})
-        examples = fit.summary.num_examples
+        built = self._fitted()
+        layers, summary = built.layers(self.settings), built.fit.summary
 
         def build(name: str, precision: float, noise: float | None) -> LayerPosterior:
-            count = examples * self.likelihood.information_scale(noise, self.settings.fisher)
-            inputs = self._input_spectrum(name) if self.prior.needs_inputs else None
-            return built[name].with_prior(
-                self.prior.with_precision(precision).layer(name, num_data=count, inputs=inputs), count
-            )
+            count = summary.num_examples * self.likelihood.information_scale(noise, self.settings.fisher)
+            prior = built.prior(self.prior.with_precision(precision), name, self.settings, num_data=count)
+            return layers[name].with_prior(prior, count)
 
         found = maximise_evidence(
             build,
-            {name: self.layers[name] for name in built},
+            {name: self.layers[name] for name in layers},
             per_layer=per_layer,
             noise=self.noise,
-            log_likelihood=lambda noise: self.likelihood.log_likelihood(fit.summary, noise),
+            log_likelihood=lambda noise: self.likelihood.log_likelihood(summary, noise),
             free_noise=free_noise and self.likelihood.free_noise,
         )
-        self.prior_precision, self.noise, self.num_data = found.prior_precision, found.noise, float(examples)
-
-    def _warn(self, kind: str, prediction: Prediction, targets: Tensor | None) -> None:
-        """Say once if sampled networks are much worse than the trained one: the prior is to blame, not the method."""
-        if kind != "mc" or self._warned:
-            return
-        trouble = sampling_trouble(prediction, targets)
-        if trouble is not None:
-            self._warned = True
-            warnings.warn(
-                f"networks with sampled weights are much worse than the trained one ({trouble}): the posterior is too "
-                "wide for this network; call tune(val_loader, kind='mc'), raise prior_precision, or predict with "
-                "kind='linear'.",
-                stacklevel=3,
-            )
-
-    def _structure_layers(self, structure: str | None, options: Mapping[str, Any]) -> dict[str, LayerPosterior]:
-        """Return the layers in a structure, prior and data-set size still at 1; built once for each choice."""
-        kind, chosen = self.settings.resolve(structure, options)
-        key = _key(kind, chosen)
-        if key not in self._built:
-            fit = self._fitted()
-            if not fit.curvature:
-                raise ValueError(
-                    f"the loaded file holds the structure {self.settings.structure!r} alone; "
-                    "save it with curvature=True to have others from it."
-                )
-            built = {}
-            for name, curvature in fit.curvature.items():
-                given = dict(chosen)
-                if "rank" in given:
-                    given["rank"] = layer_rank(given["rank"], curvature, given["basis"])
-                built[name] = STRUCTURES[kind].from_curvature(curvature, prior=LayerPrior(1.0), num_data=1.0, **given)
-            self._built[key] = built
-        return self._built[key]
-
-    def _input_spectrum(self, name: str, rank: int | None = None) -> InputSpectrum:
-        if name not in self._inputs:
-            known = self._fitted().curvature.get(name)
-            if known is not None and known.inputs is not None:
-                self._inputs[name] = known.inputs
-            elif known is not None and known.input_factor is not None:
-                self._inputs[name] = input_spectrum(known.input_factor, rank=self.settings.prior_rank, name=name)
-            else:
-                raise ValueError(
-                    f"this prior needs the inputs of layer '{name}', which the fit did not collect; "
-                    "fit with prior='activation' or statistics='all'."
-                )
-        if rank is None:
-            return self._inputs[name]
-        check_whole("prior_rank", rank, least=0)
-        if rank > self.settings.prior_rank:
-            raise ValueError(
-                f"prior_rank must be at most the {self.settings.prior_rank} of this Laplace, got {rank}; "
-                "make one with a larger prior_rank."
-            )
-        return self._inputs[name].leading(rank)
+        self.prior_precision, self.noise = found.prior_precision, found.noise
+        self.num_data = float(summary.num_examples)
 
     def _prior_of(self, structure: str | None) -> Prior:
         """Return the prior that goes with a structure: the object's own, or the default of another structure."""
@@ -544,14 +442,18 @@ class Laplace:
         prior = self._prior_of(structure)
         if not prior.needs_inputs:
             return 0
-        return prior.layer(name, num_data=1.0, inputs=self._input_spectrum(name)).nbytes
+        return self._fitted().prior(prior, name, self.settings, num_data=1.0).nbytes
 
-    def _fitted(self) -> Fit:
-        if self._fit is None:
+    @property
+    def _fit(self) -> Fit | None:
+        return None if self._built is None else self._built.fit
+
+    def _fitted(self) -> Built:
+        if self._built is None:
             raise RuntimeError(
                 "this Laplace has no posterior yet; call fit(loader) first, or infoform.load(path, model)."
             )
-        return self._fit
+        return self._built
 
     def _check_blocks(self) -> None:
         limit = self.settings.block_limit
@@ -571,7 +473,3 @@ load = Laplace.load
 def _checkpoint(folder: str | PathLike[str], every: float) -> Checkpoint:
     processes = Processes.running()
     return Checkpoint(folder, every=every, process=processes.rank, processes=processes.count)
-
-
-def _key(structure: str, options: Mapping[str, Any]) -> str:
-    return repr((structure, sorted(options.items(), key=str)))

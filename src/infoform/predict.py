@@ -6,7 +6,6 @@ linear      f(x) ~ N(f*, J Σ Jᵀ): closed form from each layer's inputs and gr
 linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled weights: any number of outputs
 """
 
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -168,31 +167,6 @@ class Predictor:
         capture.backward(outputs, torch.zeros_like(outputs), sink)
         size = sum(seen) * outputs.shape[1] * outputs.element_size()
         return max(1, CHUNK_BYTES // max(1, size), batch_size(batch) // outputs.shape[1])
-
-
-def sampling_trouble(prediction: Prediction, targets: Tensor | None) -> str | None:
-    """Say what is wrong if the sampled networks are much worse than the trained one; None if they are not."""
-    if not bool(prediction.value.isfinite().all()):
-        return "the sampled networks' outputs are not finite"
-    if prediction.probs is None:
-        if targets is None:
-            return None
-        shape = prediction.plain.shape
-        plain, sampled = (
-            (out - targets.reshape(shape)).square().mean().sqrt() for out in (prediction.plain, prediction.value)
-        )
-        return f"their RMSE is {sampled:.3g}, the trained network's {plain:.3g}" if sampled > 1.5 * plain else None
-    if not math.isclose(prediction.max_entropy, math.log(prediction.plain.shape[1])):
-        return None  # yes/no questions have no single label to compare
-    plain_labels = prediction.plain.argmax(1)
-    if targets is None:
-        agreement = float((prediction.labels == plain_labels).float().mean())
-        return f"they agree with the trained network on {agreement:.0%} of the inputs" if agreement < 0.5 else None
-    plain, sampled = ((labels == targets).double().mean() for labels in (plain_labels, prediction.labels))
-    error = (plain * (1 - plain) / len(targets)).sqrt()
-    if plain - sampled > 0.05 + 2 * error:
-        return f"their accuracy is {sampled:.1%}, the trained network's {plain:.1%}"
-    return None
 
 
 def _run_all(run: Callable[[Mapping[str, Tensor]], Tensor], drawn: Mapping[str, Tensor], count: int) -> Tensor:
