@@ -83,3 +83,6 @@ def test_mistakes_get_one_sentence(tmp_path: Path) -> None:
         fitted(device="cuda:63")
     with pytest.raises(ValueError, match="a device that holds numbers, got 'meta'"):
         fitted(device="meta")
+    for name, meant in (("cdua", "cuda"), ("gpu", "cuda"), ("Cpu", "cpu"), ("abc:0", "cpu")):
+        with pytest.raises(ValueError, match=f"got '{name}'; write '{meant}' for the device, or './{name}' for a new"):
+            fitted(offload=name)

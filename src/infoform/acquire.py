@@ -16,16 +16,17 @@ Y (M, C) of μ at the chosen point, D ← T^(1/2) D where T = I − Y (YᵀY + (
 """
 
 from collections.abc import Iterable, Sized
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from infoform.batches import device_of, read_batch
+from infoform.batches import Batch, device_of, read_batch
 from infoform.likelihoods import Classification, Likelihood
 from infoform.passes import progress_bar
-from infoform.predict import KINDS, Predictor
+from infoform.predict import KINDS, Keep, Predictor
 from infoform.prediction import Prediction
 from infoform.randomness import isolated
 from infoform.settings import check_choice, check_whole
@@ -46,11 +47,13 @@ def acquire(
     samples: int = 100,
     seed: int | None = None,
     greedy: bool = True,
+    keep: Keep | None = None,
     progress: bool = True,
 ) -> Tensor:  # (n,)
     """Return the positions, in the pool loader's order, of the n inputs to label next, the best first.
 
-    `kind` and `samples` are as in `Laplace.predict`; "linear" is for `greedy=False`, which takes the n best scores.
+    `kind` and `samples` are as in `Laplace.predict`; "linear" is for `greedy=False`, which takes the n best scores;
+    `keep` is as in `Laplace.predict_loader`.
     """
     check_whole("n", n)
     check_whole("samples", samples, least=2)
@@ -72,11 +75,11 @@ def acquire(
         laplace.posterior()
         with isolated(seed, loader=pool_loader):
             prediction, _ = laplace.predict_loader(
-                pool_loader, kind=kind, samples=samples, seed=seed, progress=progress
+                pool_loader, kind=kind, samples=samples, seed=seed, keep=keep, progress=progress
             )
         _check_size(n, len(prediction))
         return _score(prediction, by).argsort(descending=True, stable=True)[:n].cpu()
-    outputs, plain = _pool_outputs(laplace, pool_loader, samples, kind, seed, progress)
+    outputs, plain = _pool_outputs(laplace, pool_loader, samples, kind, seed, keep, progress)
     _check_size(n, len(plain))
     return _greedy(laplace.likelihood, outputs, plain, n, by, laplace.noise)
 
@@ -121,21 +124,31 @@ def _greedy(
 
 
 def _pool_outputs(
-    laplace: "Laplace", pool_loader: Iterable[Any], samples: int, kind: str, seed: int, progress: bool
+    laplace: "Laplace",
+    pool_loader: Iterable[Any],
+    samples: int,
+    kind: str,
+    seed: int,
+    keep: Keep | None,
+    progress: bool,
 ) -> tuple[Tensor, Tensor]:  # -> (M, N, C), (N, C)
     """Return the outputs of the same sampled networks, and of the trained one, for the whole pool."""
     predictor = Predictor(laplace.model, laplace.layers, laplace.likelihood, laplace.posterior())
     device = device_of(laplace.model)
     sampled, plain = [], []
+
+    def outputs_of(batch: Batch) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        drawn = predictor.sampled_outputs(batch, samples=samples, generator=generator, linear=kind == "linear-mc")
+        return {"sampled": drawn, "plain": predictor.outputs(batch)}
+
     with progress_bar(progress) as bar, isolated(seed, loader=pool_loader):
         tick = bar("pool", len(pool_loader) if isinstance(pool_loader, Sized) else None)
         for raw in pool_loader:
             batch = read_batch(raw, device)
-            generator = torch.Generator().manual_seed(seed)
-            sampled.append(
-                predictor.sampled_outputs(batch, samples=samples, generator=generator, linear=kind == "linear-mc")
-            )
-            plain.append(predictor.outputs(batch))
+            outputs = outputs_of(batch) if keep is None else keep(raw, partial(outputs_of, batch))
+            sampled.append(outputs["sampled"])
+            plain.append(outputs["plain"])
             tick(len(plain[-1]))
     if not plain:
         raise ValueError("the pool must have at least one input, and its loader gave none.")

@@ -28,7 +28,7 @@ from infoform.placement import Placement
 from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, LayerPosterior
-from infoform.predict import How, Predictor
+from infoform.predict import How, Keep, Predictor
 from infoform.prediction import Prediction
 from infoform.priors import Prior, get_prior
 from infoform.search import Trial
@@ -325,13 +325,15 @@ class Laplace:
         seed: int | None = None,
         posterior: Posterior | None = None,
         gather: bool | None = None,
+        keep: Keep | None = None,
         progress: bool = True,
     ) -> tuple[Prediction, Tensor | None]:
         """Return one prediction for all of a loader's data, and its targets where it gives any.
 
         Every batch sees the same sampled networks. `prediction.columns()` makes a table of it. With `gather`, each
         process of torch.distributed predicts its part, and all return the whole; done where the loader has a
-        DistributedSampler, if not said otherwise.
+        DistributedSampler, if not said otherwise. `keep` is called with every batch and what predicts it, and may give
+        what it kept from an earlier call instead.
         """
         how = How(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
@@ -340,7 +342,7 @@ class Laplace:
             gather = sampler is not None if gather is None else gather
             predictor = self._predictor(posterior)
             prediction, targets = predict_all(
-                predictor, loader, how, noise=self.noise, sampler=sampler, gather=gather, tick=tick
+                predictor, loader, how, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
             )
         self._warned = self._warned or warn_if_worse(kind, prediction, targets)
         return prediction, targets

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from infoform.curvature import Curvature, pack_curvature, unpack_curvature
 from infoform.distributed import Processes
 
 Device = str | torch.device
+NAMED = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "mps": "mps", "xpu": "xpu"}  # what people write: what they mean
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Placement:
         if isinstance(offload, torch.device) or (isinstance(offload, str) and _is_device(offload)):
             return cls(work, _device("offload", offload))
         folder = Path(offload)
+        if isinstance(offload, str) and not folder.exists():
+            _check_name(offload)
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(f"offload must be a device or a folder, and '{folder}' is a file; name another.")
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,6 +106,17 @@ def _is_device(name: str) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _check_name(offload: str) -> None:
+    """Refuse to make a folder for what looks like a device that was misspelt."""
+    near = get_close_matches(offload.partition(":")[0].lower(), NAMED, n=1, cutoff=0.7)
+    if os.sep not in offload and (near or re.fullmatch(r"\w+:\d*", offload)):
+        meant = NAMED[near[0]] if near else "cpu"
+        raise ValueError(
+            f"offload must be a device of this machine or a folder, got '{offload}'; write '{meant}' for the device, "
+            f"or './{offload}' for a new folder of that name."
+        )
 
 
 def _device(name: str, given: Device) -> torch.device:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,8 @@ from infoform.randomness import isolated
 from infoform.settings import check_choice, check_whole
 
 KINDS = ("linear", "mc", "linear-mc")
+# takes a batch and what makes its tensors; returns them, made now or kept from an earlier pass
+Keep = Callable[[Any, Callable[[], Mapping[str, Tensor]]], Mapping[str, Tensor]]
 CHUNK_BYTES = 8 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
@@ -71,15 +74,26 @@ class Predictor:
         return self.likelihood.from_samples(drawn, self.outputs(batch), noise=noise)
 
     def predict_parts(
-        self, loader: Iterable[Any], how: How, *, noise: float | None, tick: Callable[[int], None] | None = None
+        self,
+        loader: Iterable[Any],
+        how: How,
+        *,
+        noise: float | None,
+        tick: Callable[[int], None] | None = None,
+        keep: Keep | None = None,
     ) -> tuple[list[Prediction], Tensor | None]:
         """Return the predictions of a loader's batches, and all targets where every batch has them."""
         device = device_of(self.model)
         parts, targets = [], []
+        made = partial(self.predict, how=how, noise=noise)
+
+        def tensors_of(batch: Batch) -> dict[str, Tensor]:
+            return made(batch).tensors()
+
         with isolated(how.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
             for raw in loader:
                 batch = read_batch(raw, device)
-                parts.append(self.predict(batch, how, noise=noise))
+                parts.append(made(batch) if keep is None else Prediction.of(keep(raw, partial(tensors_of, batch))))
                 if batch.targets is not None:
                     targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
                 if tick is not None:

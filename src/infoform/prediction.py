@@ -1,7 +1,7 @@
 """One prediction for a batch of inputs, whatever the likelihood and the way it was made."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -84,6 +84,17 @@ class Prediction:
             if values is not None:
                 table |= {f"{name}_{index}": column.tolist() for index, column in enumerate(values.T)}
         return table | {"entropy": self.entropy.tolist(), "mutual_information": self.mutual_information.tolist()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that this holds, for a file."""
+        held = {one.name: getattr(self, one.name) for one in fields(self)}
+        held["max_entropy"] = torch.tensor(self.max_entropy, dtype=torch.float64)
+        return {name: value for name, value in held.items() if value is not None}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Prediction":
+        """Return the prediction that these are of."""
+        return cls(**{**tensors, "max_entropy": float(tensors["max_entropy"])})  # type: ignore[arg-type]
 
     def _probabilities(self) -> Tensor:
         if self.probs is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DistributedSampler
 
 from infoform.distributed import Processes
-from infoform.predict import How, Predictor
+from infoform.predict import How, Keep, Predictor
 from infoform.prediction import Prediction, join_predictions
 
 
@@ -22,6 +22,7 @@ def predict_all(
     sampler: DistributedSampler[Any] | None,
     gather: bool,
     tick: Callable[[int], None] | None = None,
+    keep: Keep | None = None,
 ) -> tuple[Prediction, Tensor | None]:
     """Return one prediction for all data, and the targets where every batch has them.
 
@@ -29,7 +30,7 @@ def predict_all(
     """
     processes = Processes.running() if gather else Processes()
     with processes.together():
-        parts, targets = predictor.predict_parts(loader, how, noise=noise, tick=tick)
+        parts, targets = predictor.predict_parts(loader, how, noise=noise, tick=tick, keep=keep)
         own = join_predictions(parts) if parts else None
         every = processes.join(own, targets, processes.dealt(sampler))
         if every is None:

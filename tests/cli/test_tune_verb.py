@@ -85,6 +85,28 @@ def test_trials_of_other_data_are_not_gone_on_from(fitted: Path, succeed: Call, 
     succeed("tune", "run", *other)
 
 
+def test_restart_forgets_no_trials_before_the_first_new_one(
+    fitted: Path, succeed: Call, fail: Fail, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infoform import metrics
+
+    succeed("tune", "run", *FEW)
+    kept = [(fitted / name).read_bytes() for name in ("trials.json", "trials.options.yaml")]
+    for wrong in (["--kind", "quadratic"], ["--objective", "mse"], ["--low", "9", "--high", "1"]):
+        fail("tune", "run", *FEW, *wrong, "--restart", "--quiet")
+    fail("tune", "run", "--data", "missing.csv", "--restart", "--quiet")
+
+    def press(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics, "evaluate", press)
+        assert call("tune", "run", *FEW, "--samples", "7", "--restart", "--quiet").exit_code == 130
+    assert [(fitted / name).read_bytes() for name in ("trials.json", "trials.options.yaml")] == kept
+    succeed("tune", "run", *FEW, "--samples", "7", "--restart")
+    assert read(fitted / "trials.json")["settings"]["samples"] == 7
+
+
 def test_a_best_value_at_the_edge_is_noted(fitted: Path, succeed: Call) -> None:
     result = succeed("tune", "run", *FEW[:4], "--low", "1e-6", "--high", "1e-5")
     assert "note: the best prior_precision" in result.stderr

@@ -36,6 +36,13 @@ DataSpec = Annotated[
     ),
 ]
 
+Restart = Annotated[
+    bool,
+    typer.Option(
+        "--restart", help="Forget what an interrupted command has predicted so far.", rich_help_panel="Output"
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Output:

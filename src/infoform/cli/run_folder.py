@@ -7,6 +7,7 @@ trials.json               of a search, which goes on from there
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class RunFolder:
         """Remove what the verbs after `fit` left, when the posterior that they used is replaced."""
         for name in LATER:
             for file in self.path.glob(f"{name}.*"):
-                file.unlink()
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
 
     def fit_record(self) -> dict[str, Any]:
         """Return what the fit wrote about itself."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, Run, names_in
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, Restart, Run, names_in
 from infoform.cli.record import recorded
 
 
@@ -46,6 +46,7 @@ def acquire(
     ] = None,
     model: ModelOptions,
     options: DataOptions,
+    restart: Restart = False,
     output: Output,
 ) -> None:
     """Choose what to label next.
@@ -61,25 +62,28 @@ def acquire(
     from rich.table import Table
 
     from infoform.acquire import acquire as choose
+    from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.cli.verbs.predict import write_columns
 
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
         pool = opened.read(data, labelled=False)
-        chosen = choose(
-            opened.laplace,
-            pool.loader,
-            number,
-            by=by,
-            kind=kind,
-            samples=samples,
-            seed=seed,
-            greedy=not each_alone,
-            progress=record.progress,
-        ).tolist()
-        columns = {"position": chosen, "example": [pool.name(index) for index in chosen]}
         path = run / "acquire.csv"
+        with resumable(context, path, opened, restart=restart) as parts:
+            chosen = choose(
+                opened.laplace,
+                pool.loader,
+                number,
+                by=by,
+                kind=kind,
+                samples=samples,
+                seed=seed,
+                greedy=not each_alone,
+                keep=parts.of("pool"),
+                progress=record.progress,
+            ).tolist()
+        columns = {"position": chosen, "example": [pool.name(index) for index in chosen]}
         write_columns(path, columns)
         record.written.append(path)
         table = Table("", "example", title=f"Label these {len(chosen)} next")

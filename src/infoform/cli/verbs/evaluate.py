@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Run
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run
 from infoform.cli.record import Record, recorded
 
 
@@ -25,6 +25,7 @@ def evaluate(
     model: ModelOptions,
     options: DataOptions,
     prediction: PredictOptions,
+    restart: Restart = False,
     output: Output,
 ) -> None:
     """Score predictions on labelled data, beside the network's own.
@@ -39,6 +40,7 @@ def evaluate(
         infoform evaluate runs/b --data photos/test --unknown drawings
     """
     from infoform.cli.extremes import describe
+    from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.cli.scoring import score, tell_apart
 
@@ -53,16 +55,18 @@ def evaluate(
             "seed": prediction.seed,
             "progress": record.progress,
         }
-        predicted, targets = opened.laplace.predict_loader(found.loader, **how)
-        if targets is None:
-            raise Mistake(f"scores need targets, and '{data}' gave none; give (input, target) batches.")
-        examples, note = describe(opened, found, predicted, targets)
-        record.result = score(opened, predicted, targets) | examples
-        if strange is not None:
-            other, _ = opened.laplace.predict_loader(strange.loader, **how)
-            examples, other_note = describe(opened, strange, other, None)
-            record.result["unknown"] = tell_apart(opened, predicted, other) | examples
-            note = note or other_note
+        with resumable(context, run / "evaluate.json", opened, restart=restart) as parts:
+            predicted, targets = opened.laplace.predict_loader(found.loader, keep=parts.of("data"), **how)
+            if targets is None:
+                parts.forget()
+                raise Mistake(f"scores need targets, and '{data}' gave none; give (input, target) batches.")
+            examples, note = describe(opened, found, predicted, targets)
+            record.result = score(opened, predicted, targets) | examples
+            if strange is not None:
+                other, _ = opened.laplace.predict_loader(strange.loader, keep=parts.of("unknown"), **how)
+                examples, other_note = describe(opened, strange, other, None)
+                record.result["unknown"] = tell_apart(opened, predicted, other) | examples
+                note = note or other_note
         if note is not None:
             record.note(note)
         _show(record)

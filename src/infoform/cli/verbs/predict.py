@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Run
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run
 from infoform.cli.record import Record, recorded
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def predict(
     model: ModelOptions,
     options: DataOptions,
     prediction: PredictOptions,
+    restart: Restart = False,
     output: Output,
 ) -> None:
     """Predict, with uncertainties.
@@ -44,13 +45,14 @@ def predict(
     Columns: the class and its confidence, or mean, standard deviation and 95 % interval; what more data could tell
     (epistemic, mutual_information) and what it could not (aleatoric); the entropy.
 
-    Examples:
+    Interrupted or killed, it goes on where it stopped, by the same command. Examples:
 
         infoform predict runs/a --data new.csv
         infoform predict runs/a --data photos/new --out predictions.parquet
         infoform predict runs/a --data new.npz --kind mc --samples 30
     """
     from infoform.cli.extremes import describe
+    from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.integrations.tables import to_columns
 
@@ -62,19 +64,21 @@ def predict(
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
         found = opened.read(data, labelled=False)
-        predicted, _ = opened.laplace.predict_loader(
-            found.loader,
-            kind=prediction.kind,
-            samples=prediction.samples,
-            link=prediction.link,
-            seed=prediction.seed,
-            progress=record.progress,
-        )
-        names = found.names or [str(index) for index in range(len(predicted))]
-        columns = to_columns(predicted, names=names, classes=opened.classes)
-        write_columns(target, columns)
+        with resumable(context, target, opened, restart=restart) as parts:
+            predicted, _ = opened.laplace.predict_loader(
+                found.loader,
+                kind=prediction.kind,
+                samples=prediction.samples,
+                link=prediction.link,
+                seed=prediction.seed,
+                keep=parts.of("data"),
+                progress=record.progress,
+            )
+            names = found.names or [str(index) for index in range(len(predicted))]
+            columns = to_columns(predicted, names=names, classes=opened.classes)
+            examples, note = describe(opened, found, predicted, None)
+            write_columns(target, columns)
         record.written.append(target)
-        examples, note = describe(opened, found, predicted, None)
         _show(columns, predicted, record)
         record.result = {
             "examples": len(predicted),

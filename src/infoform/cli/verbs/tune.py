@@ -1,5 +1,7 @@
 """`infoform tune`: the prior precision of a run, by a search on validation data or by the evidence."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -103,10 +105,11 @@ def tune(
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
             if noise != "residuals":
                 raise Mistake("--noise is for tuning by evidence; leave out --data, or --noise.")
-            _check_trials(context, opened.folder, restart)
+            if not restart:
+                _check_trials(context, opened.folder)
             loader = opened.read(data, labelled=True).loader
-            write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
-            try:
+            with _set_aside(opened.folder, restart):
+                write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
                 opened.laplace.tune(
                     loader,
                     objective=objective,
@@ -121,18 +124,32 @@ def tune(
                     path=opened.folder.trials,
                     progress=record.progress,
                 )
-            except KeyboardInterrupt:
-                say("the trials so far are kept; the same command goes on from there.", style="yellow")
-                raise
         opened.laplace.save(opened.folder.posterior, curvature=opened.has_curvature)
         record.written.append(opened.folder.posterior)
         _report(opened, before, None if data is None else objective, record)
 
 
-def _check_trials(context: typer.Context, folder: "RunFolder", restart: bool) -> None:
-    """See that trials to go on from are of the same data and options."""
+@contextmanager
+def _set_aside(folder: "RunFolder", restart: bool) -> Iterator[None]:
+    """Put files of an earlier search back if this one ends before its first trial; forget its trials with `restart`."""
+    files = (folder.trials, folder.trials_options)
+    earlier = {file: file.read_bytes() for file in files if file.exists()}
     if restart:
         folder.trials.unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        if not folder.trials.exists():
+            folder.trials_options.unlink(missing_ok=True)
+            for file, content in earlier.items():
+                file.write_bytes(content)
+        elif isinstance(error, KeyboardInterrupt):
+            say("the trials so far are kept; the same command goes on from there.", style="yellow")
+        raise
+
+
+def _check_trials(context: typer.Context, folder: "RunFolder") -> None:
+    """See that trials to go on from are of the same data and options."""
     if not folder.trials.exists() or not folder.trials_options.exists():
         return
     earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
