@@ -4,16 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
+VISION := $(VENV)/vision
 
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: demo test lint types docs wheel installed bench clean
+.PHONY: demo test vision lint types docs wheel installed bench clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
 
-test: $(READY)
+test: $(READY) vision
 	$(BIN)/python -m pytest
+
+# what tests/integrations/test_vision.py takes its networks from: without what they need, which would be another torch
+vision: $(VISION)/.ready
+
+$(VISION)/.ready: $(READY)
+	rm -rf $(VISION)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(VISION) torchvision==0.28.0 timm==1.0.29
+	touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check .
