@@ -72,7 +72,10 @@ def _network(name: str) -> nn.Module:
     model = NETWORKS[name]().double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):  # as after training: not the mean 0 and variance 1 of a new one
-            module.running_mean, module.running_var = torch.randn_like(module.running_mean), module.running_var + 0.5  # type: ignore[arg-type,operator]
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_()
+            module.running_var += 0.5
     return model
 
 
@@ -102,7 +105,7 @@ def test_statistics_are_the_squares_of_autograds_gradients(fitted: Any) -> None:
     _, before, laplace, data = fitted
     expected = _squared_gradients(before, data)
     diagonals = {name: curvature.diagonal for name, curvature in laplace.curvature.items()}
-    found = {}
+    found: dict[str, Tensor] = {}
     for name, diagonal in diagonals.items():
         found |= laplace.layers[name].as_parameters(diagonal)
     for name, value in found.items():
