@@ -244,7 +244,7 @@ def test_mc_equals_a_loop_over_networks_with_the_same_weights(
 ) -> None:
     laplace, x = fitted(case), CASES[case].inputs()
     if not vmapped:
-        monkeypatch.setattr("infoform.predict.VMAP_WEIGHTS", 0)
+        monkeypatch.setattr("infoform.together.VMAP_WEIGHTS", 0)
     together = vmapped and networks_run_together(laplace)
     found = laplace.predict(x, kind="mc", samples=4, seed=5)
     networks = drawn_deviations(laplace.posterior(), 4, seed=5, together=together)
@@ -264,7 +264,7 @@ def test_linear_mc_equals_the_dense_jacobian_on_the_same_weights(
 ) -> None:
     laplace, x = fitted(case), CASES[case].inputs()
     if not vmapped:
-        monkeypatch.setattr("infoform.predict.VMAP_WEIGHTS", 0)
+        monkeypatch.setattr("infoform.together.VMAP_WEIGHTS", 0)
     together = vmapped and networks_run_together(laplace)
     found = laplace.predict(x, kind="linear-mc", samples=4, seed=5)
     expected = []

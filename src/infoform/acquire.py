@@ -23,13 +23,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from infoform.batches import Batch, device_of, read_batch
+from infoform.batches import device_of
+from infoform.kept import Keep, Kind, of_each_batch
 from infoform.likelihoods import Classification, Likelihood
 from infoform.passes import progress_bar
-from infoform.predict import KINDS, Keep, Predictor
+from infoform.predict import KINDS, Predictor
 from infoform.prediction import Prediction
 from infoform.randomness import isolated
 from infoform.settings import check_choice, check_whole
+from infoform.together import Sampled
 
 if TYPE_CHECKING:
     from infoform.laplace import Laplace
@@ -79,7 +81,7 @@ def acquire(
             )
         _check_size(n, len(prediction))
         return _score(prediction, by).argsort(descending=True, stable=True)[:n].cpu()
-    outputs, plain = _pool_outputs(laplace, pool_loader, samples, kind, seed, keep, progress)
+    outputs, plain = _pool_outputs(laplace, pool_loader, samples, kind, seed, keep, progress=progress)
     _check_size(n, len(plain))
     return _greedy(laplace.likelihood, outputs, plain, n, by, laplace.noise)
 
@@ -129,30 +131,24 @@ def _pool_outputs(
     samples: int,
     kind: str,
     seed: int,
-    keep: Keep | None,
+    keep: Keep | None = None,
+    *,
     progress: bool,
 ) -> tuple[Tensor, Tensor]:  # -> (M, N, C), (N, C)
     """Return the outputs of the same sampled networks, and of the trained one, for the whole pool."""
     predictor = Predictor(laplace.model, laplace.layers, laplace.likelihood, laplace.posterior())
-    device = device_of(laplace.model)
-    sampled, plain = [], []
-
-    def outputs_of(batch: Batch) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        drawn = predictor.sampled_outputs(batch, samples=samples, generator=generator, linear=kind == "linear-mc")
-        return {"sampled": drawn, "plain": predictor.outputs(batch)}
-
+    networks = predictor.sampled(linear=kind == "linear-mc")
     with progress_bar(progress) as bar, isolated(seed, loader=pool_loader):
         tick = bar("pool", len(pool_loader) if isinstance(pool_loader, Sized) else None)
-        for raw in pool_loader:
-            batch = read_batch(raw, device)
-            outputs = outputs_of(batch) if keep is None else keep(raw, partial(outputs_of, batch))
-            sampled.append(outputs["sampled"])
-            plain.append(outputs["plain"])
-            tick(len(plain[-1]))
-    if not plain:
+        make = partial(networks.over, samples=samples, seed=seed, often=keep is not None, tick=tick)
+        outputs = Kind(make, vars, lambda kept: Sampled(**kept))
+        device = device_of(laplace.model)
+        every = [
+            one for _, one in of_each_batch(pool_loader, outputs, device=device, copied=True, keep=keep, tick=tick)
+        ]
+    if not every:
         raise ValueError("the pool must have at least one input, and its loader gave none.")
-    return torch.cat(sampled, dim=1), torch.cat(plain)
+    return torch.cat([one.outputs for one in every], dim=1), torch.cat([one.plain for one in every])
 
 
 def _score(prediction: Prediction, by: str) -> Tensor:  # -> (N,)

@@ -22,13 +22,14 @@ from infoform.evidence import log_evidence
 from infoform.fitting import fit_curvature
 from infoform.grouping import fit_in_groups
 from infoform.held_out import HeldOut, search_held_out
+from infoform.kept import Keep
 from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.passes import progress_bar
 from infoform.placement import Placement
 from infoform.planned import Plan
 from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, LayerPosterior
-from infoform.predict import How, Keep, Predictor
+from infoform.predict import How, Predictor
 from infoform.prediction import Prediction
 from infoform.priors import Prior, get_prior
 from infoform.search import Trial
@@ -332,8 +333,8 @@ class Laplace:
 
         Every batch sees the same sampled networks. `prediction.columns()` makes a table of it. With `gather`, each
         process of torch.distributed predicts its part, and all return the whole; done where the loader has a
-        DistributedSampler, if not said otherwise. `keep` is called with every batch and what predicts it, and may give
-        what it kept from an earlier call instead.
+        DistributedSampler, if not said otherwise. `keep` is called with every batch, and returns its place: what was
+        kept of it from an earlier call, or where to keep it now (see kept.py).
         """
         how = How(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:

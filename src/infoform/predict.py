@@ -6,34 +6,29 @@ linear      f(x) ~ N(f*, J Σ Jᵀ): closed form from each layer's inputs and gr
 linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled weights: any number of outputs
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.batches import Batch, batch_size, device_of, read_batch, read_outputs, split_batch
-from infoform.capture import Call, Capture, capturing, evaluation_mode, unfused_encoder
+from infoform.batches import Batch, batch_size, device_of, split_batch
+from infoform.capture import Call, Capture, capturing
 from infoform.coverage import Layer
 from infoform.gradients import is_outer
+from infoform.kept import Keep, Kind, of_each_batch
 from infoform.likelihoods import LINKS, Likelihood
 from infoform.posterior import Posterior
 from infoform.posteriors import LayerPosterior
 from infoform.prediction import Prediction
 from infoform.randomness import isolated
 from infoform.settings import check_choice, check_whole
+from infoform.together import SampledNetworks
 
 KINDS = ("linear", "mc", "linear-mc")
-# takes a batch and what makes its tensors; returns them, made now or kept from an earlier pass
-Keep = Callable[[Any, Callable[[], Mapping[str, Tensor]]], Mapping[str, Tensor]]
 CHUNK_BYTES = 8 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
-VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
 
 @dataclass(frozen=True)
@@ -62,8 +57,7 @@ class Predictor:
 
     def predict(self, batch: Batch, how: How, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
-        if batch_size(batch) == 0:
-            raise ValueError("a batch must have at least one example to predict, got none; check the inputs.")
+        _check_size(batch)
         generator = torch.Generator().manual_seed(how.seed)
         if how.kind == "linear":
             mean, covariance = self.linear(batch)
@@ -83,56 +77,30 @@ class Predictor:
         keep: Keep | None = None,
     ) -> tuple[list[Prediction], Tensor | None]:
         """Return the predictions of a loader's batches, and all targets where every batch has them."""
-        device = device_of(self.model)
         parts, targets = [], []
-        made = partial(self.predict, how=how, noise=noise)
-
-        def tensors_of(batch: Batch) -> dict[str, Tensor]:
-            return made(batch).tensors()
-
+        make = partial(self._predict_each, how=how, noise=noise, often=keep is not None, tick=tick)
+        kind = Kind(make, Prediction.tensors, Prediction.of)
+        device, copied = device_of(self.model), how.kind != "linear"
         with isolated(how.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
-            for raw in loader:
-                batch = read_batch(raw, device)
-                parts.append(made(batch) if keep is None else Prediction.of(keep(raw, partial(tensors_of, batch))))
-                if batch.targets is not None:
-                    targets.append(self.likelihood.check_targets(batch.targets, parts[-1].plain))
-                if tick is not None:
-                    tick(len(parts[-1]))
+            for given, prediction in of_each_batch(loader, kind, device=device, copied=copied, keep=keep, tick=tick):
+                parts.append(prediction)
+                if given is not None:
+                    targets.append(self.likelihood.check_targets(given, prediction.plain))
         return parts, torch.cat(targets) if parts and len(targets) == len(parts) else None
 
     def outputs(self, batch: Batch) -> Tensor:  # -> (N, C)
         """Return the trained network's own outputs."""
-        with evaluation_mode(self.model), torch.no_grad():
-            return self._forward(batch, self._buffers())
+        return self.sampled(linear=False).plain(batch)
 
     def sampled_outputs(
         self, batch: Batch, *, samples: int, generator: torch.Generator, linear: bool
     ) -> Tensor:  # -> (M, N, C)
         """Return the outputs of networks with sampled weights, exact or linear in the weights."""
-        buffers = self._buffers()
-        means = {name: self.layers[name].mean for name in self.posterior.layers}
+        return self.sampled(linear=linear).outputs([batch], samples=samples, generator=generator)[0]
 
-        def run(deviations: Mapping[str, Tensor]) -> Tensor:
-            moved = {name: deviation.to(means[name]) for name, deviation in deviations.items()}
-            if not linear:
-                return self._forward(batch, buffers | self._weights(means, moved))
-            at = self._weights(means, {name: torch.zeros_like(mean) for name, mean in means.items()})
-            tangents = self._weights({name: torch.zeros_like(mean) for name, mean in means.items()}, moved)
-            with warnings.catch_warnings():  # torch scripts its own rules at the first call, and warns of that
-                warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
-                result = jvp(lambda weights: self._forward(batch, buffers | weights), (at,), (tangents,))
-            total: Tensor = result[0] + result[1]
-            return total
-
-        step = self._networks_at_once(samples)
-        attention = _unfused_attention() if linear or step > 1 else nullcontext()
-        with evaluation_mode(self.model), torch.no_grad(), attention:
-            parts = []
-            for start in range(0, samples, step):
-                count = min(step, samples - start)
-                drawn = self.posterior.sample(count, generator=generator)
-                parts.append(_run_all(run, drawn, count))
-            return torch.cat(parts)
+    def sampled(self, *, linear: bool) -> SampledNetworks:
+        """Return the networks with sampled weights, which can be run over many batches."""
+        return SampledNetworks(self.model, self.layers, self.likelihood, self.posterior, linear)
 
     def linear(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C, C)
         """Return mean and covariance of the outputs of the network made linear in its weights."""
@@ -148,23 +116,25 @@ class Predictor:
                 covariances.append(covariance)
         return torch.cat(means), torch.cat(covariances)
 
-    def _forward(self, batch: Batch, state: Mapping[str, Tensor]) -> Tensor:
-        outputs = functional_call(self.model, dict(state), batch.args, batch.kwargs)
-        return self.likelihood.check_outputs(read_outputs(outputs))
-
-    def _buffers(self) -> dict[str, Tensor]:
-        return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
-
-    def _weights(self, means: Mapping[str, Tensor], deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        weights: dict[str, Tensor] = {}
-        for name, mean in means.items():
-            weights.update(self.layers[name].as_parameters(deviations[name] + mean))
-        return weights
-
-    def _networks_at_once(self, samples: int) -> int:
-        weights = sum(layer.shape[0] * layer.shape[1] for layer in self.posterior.layers.values())
-        linear = all(isinstance(self.layers[name].module, nn.Linear) for name in self.posterior.layers)
-        return min(samples, max(1, 2**22 // weights)) if linear and weights <= VMAP_WEIGHTS else 1
+    def _predict_each(
+        self,
+        batches: Iterable[Batch],
+        *,
+        how: How,
+        noise: float | None,
+        often: bool,
+        tick: Callable[[int], None] | None,
+    ) -> Iterator[Prediction]:
+        if how.kind == "linear":
+            for batch in batches:
+                yield self.predict(batch, how, noise=noise)
+                if tick is not None:
+                    tick(batch_size(batch))
+            return
+        networks = self.sampled(linear=how.kind == "linear-mc")
+        checked = (_check_size(batch) for batch in batches)
+        for one in networks.over(checked, samples=how.samples, seed=how.seed, often=often, tick=tick):
+            yield self.likelihood.from_samples(one.outputs, one.plain, noise=noise)
 
     def _examples_at_once(self, capture: Capture, batch: Batch) -> int:
         """Return how many examples' output gradients to hold, seen from a run with one example.
@@ -183,21 +153,10 @@ class Predictor:
         return max(1, CHUNK_BYTES // max(1, size), batch_size(batch) // outputs.shape[1])
 
 
-def _run_all(run: Callable[[Mapping[str, Tensor]], Tensor], drawn: Mapping[str, Tensor], count: int) -> Tensor:
-    """Return the outputs of all drawn networks, computed together where the model allows it."""
-    if count > 1:
-        try:
-            return torch.vmap(run)(drawn)
-        except RuntimeError:  # vmap has no rule for branches on values or for results written in place
-            pass
-    return torch.stack([run({name: value[index] for name, value in drawn.items()}) for index in range(count)])
-
-
-@contextmanager
-def _unfused_attention() -> Iterator[None]:
-    # neither vmap nor forward-mode differentiation has rules for fused attention
-    with unfused_encoder(), sdpa_kernel(SDPBackend.MATH):
-        yield
+def _check_size(batch: Batch) -> Batch:
+    if batch_size(batch) == 0:
+        raise ValueError("a batch must have at least one example to predict, got none; check the inputs.")
+    return batch
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.utils.data import DistributedSampler
 
 from infoform.distributed import Processes
-from infoform.predict import How, Keep, Predictor
+from infoform.kept import Keep
+from infoform.predict import How, Predictor
 from infoform.prediction import Prediction, join_predictions
 
 

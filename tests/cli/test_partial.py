@@ -145,32 +145,39 @@ def test_predict_goes_on_after_it_was_killed(ready: Path, succeed: Call) -> None
 def _crash(monkeypatch: pytest.MonkeyPatch, after: int, error: type[BaseException]) -> list[int]:
     """End the next command after so many batches; return a list that counts the batches from then on."""
     from infoform.predict import Predictor
+    from infoform.together import SampledNetworks
 
     counted: list[int] = []
-    original = Predictor.outputs, Predictor.linear
 
-    def outputs(self: Predictor, batch: Any) -> Any:
-        return _next(self, batch, 0)
+    def crashing(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def run(self: Any, batch: Any) -> Any:
+            counted.append(len(batch.args[0]))
+            if len(counted) == after + 1:
+                raise error
+            return original(self, batch)
 
-    def linear(self: Predictor, batch: Any) -> Any:
-        return _next(self, batch, 1)
+        return run
 
-    def _next(self: Predictor, batch: Any, which: int) -> Any:
-        counted.append(len(batch.args[0]))
-        if len(counted) == after + 1:
-            raise error
-        return original[which](self, batch)
-
-    monkeypatch.setattr(Predictor, "outputs", outputs)
-    monkeypatch.setattr(Predictor, "linear", linear)
+    monkeypatch.setattr(SampledNetworks, "plain", crashing(SampledNetworks.plain))
+    monkeypatch.setattr(Predictor, "linear", crashing(Predictor.linear))
     return counted
 
 
-@pytest.mark.parametrize(  # after how many batches; the data have six, and the unknown too
-    ("verb", "after"), [("predict", 4), ("linear", 1), ("evaluate", 2), ("evaluate", 8), ("acquire", 3), ("alone", 5)]
+# stopped after how many batches, of which so many were kept: sampled networks run over one, two, four, ... at a time;
+# the data have six, and the unknown too
+@pytest.mark.parametrize(
+    ("verb", "after", "kept"),
+    [
+        ("predict", 4, 3),
+        ("linear", 1, 1),
+        ("evaluate", 2, 2),
+        ("evaluate", 8, 8),
+        ("acquire", 3, 3),
+        ("alone", 5, 3),
+    ],
 )
 def test_every_verb_goes_on(
-    ready: Path, call: Call, succeed: Call, monkeypatch: pytest.MonkeyPatch, verb: str, after: int
+    ready: Path, call: Call, succeed: Call, monkeypatch: pytest.MonkeyPatch, verb: str, after: int, kept: int
 ) -> None:
     arguments, output = VERBS[verb]
     expected = _whole(ready, succeed, arguments, output)
@@ -180,7 +187,7 @@ def test_every_verb_goes_on(
     assert folder.is_dir()
     counted[:] = [0] * 100
     succeed(*arguments, "--quiet")
-    assert len(counted) - 100 == (12 if verb == "evaluate" else 6) - after  # the others are not predicted again
+    assert len(counted) - 100 == (12 if verb == "evaluate" else 6) - kept  # the others are not predicted again
     assert _bits(ready / output) == expected
     assert not folder.exists()
 
@@ -189,20 +196,20 @@ def test_an_error_keeps_what_was_predicted(
     ready: Path, call: Call, succeed: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments, _ = VERBS["predict"]
-    counted = _crash(monkeypatch, 2, RuntimeError)
+    counted = _crash(monkeypatch, 3, RuntimeError)
     said = call(*arguments, "--quiet")
     assert said.exit_code == 1
     assert "note: the predictions so far are in 'run/predict.csv.part'" in said.stderr
     counted[:] = [0] * 100
     succeed(*arguments, "--quiet")
-    assert len(counted) - 100 == 6 - 2
+    assert len(counted) - 100 == 6 - 3
 
 
 @pytest.fixture
 def stopped(ready: Path, call: Call) -> Path:
     """Leave the parts of a command."""
     with pytest.MonkeyPatch.context() as patch:
-        _crash(patch, 2, KeyboardInterrupt)
+        _crash(patch, 3, KeyboardInterrupt)
         assert call(*VERBS["predict"][0], "--quiet").exit_code == 130
     return ready / "predict.csv.part"
 

@@ -8,8 +8,9 @@ goes on ends with the bits of one that was never stopped.
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from infoform.checkpoint import folded
 from infoform.cli.config_file import used_options
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.run_folder import OpenRun
-from infoform.predict import Keep
+from infoform.kept import Keep, Slot
 from infoform.version import __version__
 
 FREE = ("run", "out", "model", "weights", "model-arg", "number", "by")  # options that say nothing about predictions
@@ -71,20 +72,20 @@ class Parts:
         """Return the hook for one pass over these data."""
         numbers = count()
 
-        def keep(raw: Any, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        def keep(raw: Any) -> Slot:
             number = next(numbers)
             key, digest = f"{data}/{number}", folded(raw, 0)
-            if key not in self._found:
-                made = make()
-                self._digests[key], self._waiting[key] = digest, made
-                if time.monotonic() >= self._next:
-                    self.write()
-                return made
-            if self._digests[key] != digest:
+            if key in self._found and self._digests[key] != digest:
                 raise Mistake(f"'{self._folder}' holds predictions of other data (batch {number} differs); {REMEDY}.")
-            return self._found[key]
+            return _Place(self, key, digest, self._found.get(key))
 
         return keep
+
+    def add(self, key: str, digest: int, made: Mapping[str, Tensor]) -> None:
+        """Keep what was made of a batch, and write it if it is time to."""
+        self._digests[key], self._waiting[key] = digest, made
+        if time.monotonic() >= self._next:
+            self.write()
 
     def write(self) -> None:
         """Write the batches that are not in a file yet, as one file that is there as a whole or not at all."""
@@ -132,6 +133,19 @@ class Parts:
             if was != found:
                 told = f"{name} was {was}, is {found}"
                 raise Mistake(f"'{self._folder}' holds predictions of another command ({told}); {REMEDY}.")
+
+
+@dataclass
+class _Place:
+    """The place of one batch."""
+
+    parts: Parts
+    key: str
+    digest: int
+    found: Mapping[str, Tensor] | None
+
+    def add(self, made: Mapping[str, Tensor]) -> None:
+        self.parts.add(self.key, self.digest, made)
 
 
 def _identity(context: typer.Context, run: OpenRun) -> dict[str, Any]:
