@@ -17,8 +17,6 @@ METHODS = (
     OURS,
     SAMPLED,
     BYTES,
-    "inf isotropic linear validation",
-    "kfac isotropic linear validation",
     "inf isotropic mc validation",
     *(f"{structure} isotropic mc validation" for structure in PAPERS),
     *(f"{structure} activation:16 mc validation" for structure in PAPERS),
