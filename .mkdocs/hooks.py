@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
-EXPERIMENTS_MARK = "<!-- experiments -->"
+EXPERIMENTS_MARK, PAPER_MARK = "<!-- experiments -->", "<!-- tables and figures -->"
 FROM_ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?((?:https?:)?//[^"' >]+)""")
 LOG = logging.getLogger("mkdocs.hooks.offline")
 
@@ -55,10 +55,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in the table of experiments."""
+    """Fill in the tables of experiments and of what the paper has."""
     if EXPERIMENTS_MARK not in markdown:
         return markdown
-    return markdown.replace(EXPERIMENTS_MARK, experiments_table(Path(config.docs_dir) / "experiments"))
+    from infoform.experiments.paper import paper_table
+
+    pages = Path(config.docs_dir) / "experiments"
+    return markdown.replace(EXPERIMENTS_MARK, experiments_table(pages)).replace(PAPER_MARK, paper_table(pages))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
