@@ -25,6 +25,7 @@ MODULES = (
     "integrations.lightning",
     "integrations.huggingface",
     "integrations.tables",
+    "integrations.tensorboard",
 )
 EQUATION = re.compile(r"^```math\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 

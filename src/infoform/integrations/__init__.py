@@ -4,4 +4,5 @@ infoform.integrations.sklearn       InfClassifier, InfRegressor
 infoform.integrations.lightning     LaplaceCallback
 infoform.integrations.huggingface   laplace_of_trainer
 infoform.integrations.tables        to_pandas
+infoform.integrations.tensorboard   log_prediction
 """

@@ -1,0 +1,39 @@
+"""Scores, entropies and a reliability diagram of predictions in TensorBoard, by torch's own writer."""
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from infoform.metrics import evaluate, reliability
+from infoform.prediction import Prediction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch.utils.tensorboard import SummaryWriter
+
+
+def log_prediction(
+    writer: "SummaryWriter", prediction: Prediction, targets: Tensor, *, step: int = 0, prefix: str = "laplace"
+) -> dict[str, float]:
+    """Write what `infoform.metrics.evaluate` finds, and return it; a classifier's reliability as a figure too."""
+    scores = evaluate(prediction, targets)
+    for name, score in scores.items():
+        writer.add_scalar(f"{prefix}/{name}", score, step)
+    writer.add_histogram(f"{prefix}/entropy", prediction.entropy, step)
+    if prediction.probs is not None:
+        writer.add_figure(f"{prefix}/reliability", reliability_figure(prediction.probs, targets), step)
+    return scores
+
+
+def reliability_figure(probs: Tensor, targets: Tensor) -> "Figure":  # (N, C), (N,)
+    """Return a reliability diagram: the share of right answers over the confidence that they were given with."""
+    from matplotlib.figure import Figure
+
+    found = reliability(probs, targets)
+    filled = found.count > 0
+    figure = Figure(figsize=(4, 4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color="gray", linestyle="--")
+    axes.plot(found.confidence[filled].tolist(), found.accuracy[filled].tolist(), marker="o")
+    axes.set(xlabel="confidence", ylabel="share of right answers", xlim=(0, 1), ylim=(0, 1))
+    return figure
