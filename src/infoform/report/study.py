@@ -1,13 +1,21 @@
-"""An experiment of the paper: its own page, written from the result, with its pictures inside."""
+"""An experiment of the paper: its own page, written from the result, with its pictures inside.
+
+To give one charts that act, write a file with a function `sections`, and a line in `ACTING`.
+"""
 
 import base64
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+from infoform.experiments.result import Result
+from infoform.report import planes
 from infoform.report.blocks import Block, Fold, Markup, Panel, Section, Table, Text
 from infoform.report.inputs import Study
 from infoform.report.words import MISSING, counted, number
+
+ACTING: dict[str, Callable[[Result], list[Section]]] = {"uci-landscape": planes.sections}  # by experiment
 
 
 def study_panel(study: Study) -> Panel:
@@ -22,8 +30,10 @@ def study_panel(study: Study) -> Panel:
         )
     experiment = get_experiment(result.experiment)
     blocks: list[Block] = []
+    acting: list[Section] = []
     if result.complete:
         blocks.append(Markup(_page(study)))
+        acting = ACTING[result.experiment](result) if result.experiment in ACTING else []
     else:
         text = (
             f"{len(result.pieces)} of {counted(result.total, 'piece')} are done; run 'infoform reproduce' to its end."
@@ -37,7 +47,8 @@ def study_panel(study: Study) -> Panel:
         *((name, version) for name, version in result.versions.items()),
     ]
     blocks.append(Fold("Settings and versions", [Table(("", ""), [*settings, *facts])]))
-    return Panel(study.name, f"{experiment.summary} Reproduces: {experiment.reproduces}.", [Section("Result", blocks)])
+    says = f"{experiment.summary} Reproduces: {experiment.reproduces}."
+    return Panel(study.name, says, [Section("Result", blocks), *acting])
 
 
 def _page(study: Study) -> str:
