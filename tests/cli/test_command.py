@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from trees import NETWORK, TREES
@@ -138,3 +139,33 @@ def test_the_shell_completes_verbs_options_and_names_from_the_tables() -> None:
 
 def test_every_verb_is_registered() -> None:
     assert [command.name for command in app.registered_commands] == list(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["predict", "run", "--data", "trees.csv", "--seed", 10**30], 2, "Invalid value for '--seed'"),
+        (["fit", "new", "--data", "trees.csv", "--seed", -1], 2, "Invalid value for '--seed'"),
+        (
+            ["predict", "run", "--data", "trees.csv", "--json", "no/x.json"],
+            1,
+            "cannot be written: there is no folder 'no'",
+        ),
+        (["predict", "run", "--data", "trees.csv", "--json", "run"], 1, "cannot be written: it is a folder"),
+        (["reproduce", "toy", "--quick", "--out", "model.py"], 1, "--out must be a folder, and 'model.py' is a file"),
+        (["fit", "new", *NETWORK, "--data", "empty.npz"], 1, "'empty.npz' cannot be read as plain arrays"),
+        (["fit", "new", *NETWORK, "--data", "single.npz"], 1, "'single.npz' cannot be read as plain arrays"),
+        (["fit", "new", *NETWORK, "--data", "text.npz"], 1, "'text.npz' cannot be read as plain arrays"),
+        (["fit", "new", *NETWORK, *TREES, "--offload", "cdua"], 1, "got 'cdua'; write 'cuda' for the device"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(
+    fitted: Path, fail: Callable[..., str], arguments: list[object], code: int, said: str
+) -> None:
+    Path("empty.npz").touch()
+    Path("text.npz").write_text("text")
+    with Path("single.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    assert said in fail(*arguments, "--quiet", code=code)
+    assert not Path("new").exists()
+    assert not (fitted / "predict.csv").exists()

@@ -50,7 +50,8 @@ def test_acquire_chooses_what_the_library_chooses(fitted: Path, succeed: Call, o
 
 def test_acquire_no_more_than_there_are(fitted: Path, fail: Fail) -> None:
     said = fail("acquire", "run", "--data", "unlabelled.csv", "-n", 100, "--quiet")
-    assert said == "n must be at most the 40 inputs of the pool, got 100."
+    assert said == "--number must be at most the 40 inputs of 'unlabelled.csv', got 100."
+    assert not list(fitted.glob("*.part"))  # told before anything was predicted
 
 
 def test_a_plan_before_a_fit(home: Path, succeed: Call) -> None:

@@ -10,6 +10,8 @@ import typer
 
 from infoform.cli.config_file import use_config
 
+MAX_SEED = 2**63 - 1  # that torch takes
+
 
 def names_in(*tables: str) -> Callable[[str], list[str]]:
     """Complete by names in the library's tables ("infoform.posteriors:STRUCTURES"), read when they are asked for."""
@@ -227,7 +229,9 @@ class PosteriorOptions:
         str | None,
         typer.Option(metavar="DTYPE", help="bfloat16 or float16 forward passes.", rich_help_panel="Posterior"),
     ] = None
-    seed: Annotated[int, typer.Option(metavar="N", help="Of drawn labels.", rich_help_panel="Posterior")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of drawn labels.", rich_help_panel="Posterior")
+    ] = 0
 
 
 @dataclass(frozen=True)
@@ -255,6 +259,7 @@ class PredictOptions:
             rich_help_panel="Prediction",
         ),
     ] = "mc"
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Of what is drawn.", rich_help_panel="Prediction")] = (
-        None
-    )
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of what is drawn.", rich_help_panel="Prediction"),
+    ] = None

@@ -58,6 +58,8 @@ def recorded(
 ) -> Iterator[Record]:
     """Run a verb; where it succeeds, write its JSON and options into the folder and to `--json`."""
     verb = context.info_name or "infoform"
+    if output.json not in (None, "-"):
+        _check_file(Path(output.json))
     made = _make(folder)
     quiet_stdout = output.json == "-"
     record = Record(verb, Console(stderr=quiet_stdout, highlight=False), not output.quiet)
@@ -146,6 +148,13 @@ def peak_memory() -> int | None:
     except ImportError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _check_file(path: Path) -> None:
+    """See that a file can be there, before the work of which it is to tell."""
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        reason = "it is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
+        raise Mistake(f"'{path}' cannot be written: {reason}; give another path.")
 
 
 def _make(folder: Path | None) -> bool:

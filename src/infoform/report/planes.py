@@ -64,8 +64,8 @@ def _plane(planes: dict[str, Plane], counts: Sequence[float], taus: Sequence[flo
     ]
     layout = figure(traces, height=460, xaxis=log_axis(COUNT, dtick=1), yaxis=log_axis(TAU, dtick=1))
     says = (
-        f"{SCORE.capitalize()} over N and τ, dark is good; what lies more than {DEPTH} nats below the best of all methods is white. "
-        "Move the slider to another method; drag to zoom."
+        f"{SCORE.capitalize()} over N and τ, dark is good; what lies more than {DEPTH} nats below the best of all "
+        "methods is white. Move the slider to another method; drag to zoom."
     )
     table = Table(("method", f"best {SCORE}", "at N, times the examples", "at τ"), rows)
     return Chart("Every pair", says, layout, table, Slider("Method", steps, start))

@@ -85,7 +85,14 @@ def _arrays(spec: str) -> dict[str, Any]:
     if not Path(spec).is_file():
         raise Mistake(f"there is no file '{spec}' to read data from; check the path.")
     try:
-        with np.load(spec, allow_pickle=False) as content:
+        with Path(spec).open("rb") as file, np.load(file, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        zipfile.BadZipFile,
+        AttributeError,
+        TypeError,
+    ) as error:  # one array: no `with`
         raise Mistake(f"'{spec}' cannot be read as plain arrays ({error}); save it by numpy.savez.") from error

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, Restart, Run, names_in
+from infoform.cli.mistakes import Mistake
+from infoform.cli.options import MAX_SEED, DataOptions, DataSpec, ModelOptions, Output, Restart, Run, names_in
 from infoform.cli.record import recorded
 
 
@@ -42,7 +43,8 @@ def acquire(
         ),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of what is drawn.", rich_help_panel="Prediction")
+        int | None,
+        typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of what is drawn.", rich_help_panel="Prediction"),
     ] = None,
     model: ModelOptions,
     options: DataOptions,
@@ -69,6 +71,8 @@ def acquire(
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
         pool = opened.read(data, labelled=False)
+        if pool.examples is not None and number > pool.examples:
+            raise Mistake(f"--number must be at most the {pool.examples} inputs of '{data}', got {number}.")
         path = run / "acquire.csv"
         with resumable(context, path, opened, restart=restart) as parts:
             chosen = choose(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import Output
+from infoform.cli.options import MAX_SEED, Output
 from infoform.cli.record import recorded
 
 
@@ -14,7 +14,7 @@ def demo(
     context: typer.Context,
     *,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for pictures and results.")] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(metavar="N", help="Of data, training and samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of data, training and samples.")] = 0,
     output: Output,
 ) -> None:
     """Show what it does, on digits, in about a minute.

@@ -53,6 +53,8 @@ def reproduce(
             return
         if name not in EXPERIMENTS:
             raise Mistake(f"there is no experiment '{name}'; there are {', '.join(EXPERIMENTS) or 'none yet'}.")
+        if out.exists() and not out.is_dir():
+            raise Mistake(f"--out must be a folder, and '{out}' is a file; name another.")
         path = result_path(name, out, quick=quick, full=full)
         if page is not None:
             if not path.is_file():
