@@ -49,11 +49,12 @@ class MNIST(Classification):
     }
     remarks: ClassVar[str] = """Two earlier runs were seen before this one. The first was given up after two methods:
 four epochs with a rate that falls along a cosine made a network that is not over-confident (on 3,000 test images NLL
-.0248, ECE .0035, AUROC .949), for which no posterior with the isotropic prior was better than none. The paper's networks
-are trained to be over-confident, so the rate is constant here. The second was complete, with 1,000 held-out images; its
-files were lost. `inf` with all defaults had, as mean of three networks, AUROC .990 and an entropy of .546 on notMNIST
-(.996 and .644 on the first network): among some ten mistakes of 1,000 images the NLL hardly tells values of τ apart, and
-one network took a τ six times as large as another. So 3,000 images are held out here, and τ is on quarter decades."""
+.0248, ECE .0035, AUROC .949), for which no posterior with the isotropic prior was better than none. The paper's
+networks are trained to be over-confident, so the rate is constant here. The second was complete, with 1,000 held-out
+images; its files were lost. `inf` with all defaults had, as mean of three networks, AUROC .990 and an entropy of .546
+on notMNIST (.996 and .644 on the first network): among some ten mistakes of 1,000 images the NLL hardly tells values
+of τ apart, and one network took a τ six times as large as another. So 3,000 images are held out here, and τ is on
+quarter decades."""
     targets: ClassVar[Sequence[Target]] = (
         fixed("AUROC of MNIST and notMNIST", "auroc", 0.995, at_least=True),
         fixed("the same by mutual information", "auroc_mutual_information", 0.995, at_least=True),
