@@ -236,10 +236,21 @@ class Inf(LayerPosterior):
         return self._rows.quadratic_form(x) + (self._project(x) ** 2).sum(-1)
 
     def covariance(self, jacobians: Tensor) -> Tensor:
+        """Return J_c P⁻¹ J_dᵀ; what the prior's low rank takes is subtracted where it is small, as in `transform_`."""
         vectors, grown, _ = self._spectrum
-        solved = self._rows.solve(jacobians)
-        inner = self._project(solved) @ vectors / grown
-        return jacobians.flatten(2) @ solved.flatten(2).mT - inner @ inner.mT
+        rows, u, v = self._rows, self._gradient_vectors, self._input_vectors
+        y = rows.inverse * jacobians  # D'^(-1) J (N, C, G, A)
+        covariance = jacobians.flatten(2) @ y.flatten(2).mT
+        taken = None if rows.factor is None else rows.whitened(y @ rows.factor)  # (G, N C, p)
+        if self.scale is not None:
+            y *= self.scale
+        inner = u.T @ (y @ v) if v.shape[1] <= u.shape[1] else (u.T @ y) @ v  # the narrow side first
+        if taken is not None and self._whitened_shared is not None:
+            by_example = taken.transpose(0, 1).reshape(*jacobians.shape[:2], -1)  # (N, C, G p)
+            covariance -= by_example @ by_example.mT
+            inner -= (u.T @ (taken @ self._whitened_shared).transpose(0, 1)).view_as(inner)
+        kept = gather_pairs(inner, *self.indices) @ self._factor @ vectors / grown
+        return covariance - kept @ kept.mT
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """Return J_c P⁻¹ J_dᵀ, some examples at a time in the same memory: fresh pages cost more than numbers."""

@@ -69,6 +69,10 @@ class RowBlocks:
         inner = self.inverse @ spread.flatten(0, 1).T  # by rows, as the product with L_g wants it
         return inner.view(len(inner), *spread.shape[:2]) @ self._whitener
 
+    def whitened(self, z: Tensor) -> Tensor:  # (..., G, p) -> (G, ..., p), the first axes as one
+        """Return L_gᵀ z_g for every row, with L_g L_gᵀ = M_g for R⁻¹."""
+        return z.flatten(0, -3).transpose(0, 1) @ self._whitener
+
     def log_det(self) -> Tensor:
         total = self.diagonal[self.diagonal > 0].double().log().sum()
         return total if self.factor is None else total + self._spectrum[0].log1p().sum()
