@@ -1,4 +1,4 @@
-# Everything sets itself up: `make demo` and `make test` need Python 3.11 or later, and nothing else.
+# Everything sets itself up: `make demo` and `make test` need Python 3.11 or later, as the pinned versions do.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -60,7 +60,7 @@ clean:
 
 # torch comes first and alone, so that no other package can bring another one in
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("infoform needs Python 3.11 or later, got " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -c 'import sys; sys.exit("the versions in constraints.txt need Python 3.11 or later, got " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'

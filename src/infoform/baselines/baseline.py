@@ -8,11 +8,12 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sized
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from typing_extensions import Self
 
 from infoform.batches import Batch, batch_size, device_of, read_batch, read_inputs, read_outputs
 from infoform.capture import evaluation_mode

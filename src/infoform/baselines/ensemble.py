@@ -5,11 +5,12 @@ As in the paper compared with here, without adversarial training.
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from typing_extensions import Self
 
 from infoform.baselines.baseline import Bar, Baseline
 from infoform.baselines.descent import descend

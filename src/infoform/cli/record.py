@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def recorded(
     made = _make(folder)
     quiet_stdout = output.json == "-"
     record = Record(verb, Console(stderr=quiet_stdout, highlight=False), not output.quiet)
-    start, began = time.perf_counter(), datetime.now(UTC)
+    start, began = time.perf_counter(), datetime.now(timezone.utc)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")

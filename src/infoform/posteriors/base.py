@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from infoform.curvature import Curvature, Wanted
 from infoform.priors import LayerPrior

@@ -6,10 +6,11 @@ A weight without information (f = 0) is held fixed where τ = 0, as in the paper
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from infoform.curvature import Curvature, Wanted
 from infoform.posteriors.base import LayerPosterior, required

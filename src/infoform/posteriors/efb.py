@@ -6,9 +6,10 @@ P = N U Λ Uᵀ + τ I,    Λ = E Σ_v (U_Gᵀ ∇ U_A)²            George et a
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from torch import Tensor
+from typing_extensions import Self
 
 from infoform.curvature import Curvature, Wanted
 from infoform.posteriors.base import required

@@ -6,10 +6,11 @@ Kept as eigenpairs of I, so that with an isotropic prior another N or τ costs n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from infoform.curvature import Curvature, Wanted
 from infoform.eigenbasis import symmetric_eigh

@@ -21,11 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from typing_extensions import Self
 
 from infoform.curvature import CORE_LIMIT, Curvature, Wanted
 from infoform.eigenbasis import (

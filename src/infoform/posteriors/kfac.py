@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from torch import Tensor
+from typing_extensions import Self
 
 from infoform.curvature import Curvature, Wanted
 from infoform.eigenbasis import symmetric_eigh

@@ -1,7 +1,7 @@
 """A report: what verbs and experiments wrote, laid out as one HTML page; computes nothing."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from infoform.report.blocks import Panel
@@ -19,7 +19,7 @@ def make_report(paths: Sequence[Path], *, title: str | None = None) -> str:
     runs = [one for one in found if isinstance(one, Run)]
     panels = [compare(runs)] if len(runs) > 1 else []
     panels += [_guarded(one) for one in found]
-    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by infoform {__version__}"
+    made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC by infoform {__version__}"
     return render(panels, title=title or "How sure is the network?", made=made)
 
 
