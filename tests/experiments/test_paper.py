@@ -45,6 +45,11 @@ def test_links_lead_to_pages_and_what_has_no_page_is_said_to_be_missing(tmp_path
     assert rows["fig:1"].endswith("| [toy](experiments/toy.md) |")
     assert rows["fig:diag"].endswith("| `toy-rank`: not run yet |")
     assert rows["fig:entropy"].endswith("| `imagenet`: not run yet |")
+    (tmp_path / "imagenet.md").touch()
+    rows = dict(zip((item.label for item in ITEMS), paper_table(tmp_path).splitlines()[2:], strict=True))
+    assert rows["fig:entropy"].endswith(
+        "[imagenet](experiments/imagenet.md), on networks at hand, not all the paper's |"
+    )
 
 
 def test_every_page_is_of_results_that_are_there() -> None:
