@@ -69,12 +69,10 @@ def ready(home: Path, succeed: Call) -> Path:
 
 
 def _start(arguments: list[str]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", "from infoform.cli import main; main()", *arguments, "--quiet"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_listen, **OPTIONS)  # type: ignore[call-overload,no-any-return]
-
-
-def _listen() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, wherever the tests run
+    """Start the command, listening to Ctrl-C as in a terminal, wherever the tests run."""
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{listening}; from infoform.cli import main; main()", *arguments, "--quiet"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **OPTIONS)  # type: ignore[call-overload,no-any-return]
 
 
 def _stopped(arguments: list[str], number: int) -> tuple[int, str]:
