@@ -1,9 +1,9 @@
 """Known and unknown images, with one set of hyperparameters: what MNIST/notMNIST and CIFAR-10/SVHN share.
 
 A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
-its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16 mc validation 0`: the prior knows 16 directions
-of each layer's inputs. The structure `last-layer` is `inf` of the last layer alone, `inf@uint8` is stored as bytes.
-Tuning is by
+its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16x30 mc validation 0`: the prior knows 16
+directions of each layer's inputs, and has a strength of 30 (1 if not said). The structure `last-layer` is `inf` of the
+last layer alone, `inf@uint8` is stored as bytes. Tuning is by
 
 validation   NLL of held-out training data (τ alone)
 evidence     Laplace's evidence (τ alone, no data)
@@ -33,6 +33,7 @@ from infoform.experiments.line_search import find_minimum
 from infoform.experiments.result import Result
 from infoform.experiments.training import Augment, Shuffled, Trained, Training, train
 from infoform.metrics import ece, nll
+from infoform.priors import Activation
 
 Data = tuple[Tensor, Tensor]  # images, classes
 KEPT = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
@@ -223,12 +224,14 @@ class Run:
 
     def laplace_piece(self, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
         laplace = self.last_layer() if structure == "last-layer" else self.laplace()
-        name, _, rank = prior.partition(":")
+        name, _, known = prior.partition(":")
+        rank, _, strength = known.partition("x")
         form, _, storage = structure.partition("@")
-        options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form, "prior": name}
+        options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form}
+        options["prior"] = Activation(strength=float(strength)) if strength else name
+        options["prior_rank"] = int(rank) if rank else None
         if storage:
             options["storage"] = storage
-        options["prior_rank"] = int(rank) if rank else None
 
         def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:
             posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)

@@ -63,8 +63,8 @@ def title(method: str, result: Result | None = None) -> str:
     if len(words) == 1:
         return NAMES.get(method, method)
     structure, prior, kind, _ = words
-    shown, _, rank = prior.partition(":")
-    return f"`{structure}`, {shown}{f' ({rank})' if rank else ''}, `{kind}`"
+    shown, _, known = prior.partition(":")
+    return f"`{structure}`, {shown}{f' ({known})' if known else ''}, `{kind}`"
 
 
 def _sizes(result: Result) -> str:
@@ -81,7 +81,8 @@ ones, with the same hyperparameters for both, by {s["samples"]} sampled networks
 Unknown images are told apart by the entropy of the prediction, which is given as a share of the largest possible one
 (AUROC, FPR95), or by the mutual information of answer and weights (AUROC by MI; one network alone has none: 0.5).
 Cells are mean ± standard deviation over networks where there are several. The number after `activation` is how many
-directions of each layer's inputs that prior knows; the first network has all methods, the others some."""
+directions of each layer's inputs that prior knows, and after × its strength, where it is not 1; the first network has
+all methods, the others some."""
 
 
 def _table(rows: Mapping[str, list[Row]], tuning: str) -> str:
