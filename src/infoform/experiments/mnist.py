@@ -36,8 +36,7 @@ METHODS = (
     "inf activation:16 linear evidence",
     "inf activation:16 mc evidence",
     *(f"{structure} isotropic mc evidence" for structure in PAPERS),
-    "inf activation:16 mc search",
-    *(f"{structure} isotropic mc search" for structure in PAPERS),
+    "inf-paper isotropic mc search",
 )
 BASELINES = ("mc-dropout", "swag")
 REPEATED = (OURS, SAMPLED, STRONG, STRONG_SAMPLED, "kfac isotropic mc validation", "efb-paper isotropic mc validation")
