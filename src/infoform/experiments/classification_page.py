@@ -64,7 +64,8 @@ def title(method: str, result: Result | None = None) -> str:
         return NAMES.get(method, method)
     structure, prior, kind, _ = words
     shown, _, known = prior.partition(":")
-    return f"`{structure}`, {shown}{f' ({known})' if known else ''}, `{kind}`"
+    about = f" ({known.replace('x', ' × ')})" if known else ""
+    return f"`{structure}`, {shown}{about}, `{kind}`"
 
 
 def _sizes(result: Result) -> str:
