@@ -298,7 +298,8 @@ def check(network: Network, posterior: infoform.Posterior, settings: Settings, x
 def run(task: Task, settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield a row for every structure, prior and prior precision, then those of single layers."""
     sizes = {"prior_rank": settings.prior_rank, "basis_size": settings.basis_size}
-    laplace = infoform.Laplace(task.model, "classification", structure="inf", prior="activation", **sizes)
+    prior = infoform.Activation(strength=1.0)
+    laplace = infoform.Laplace(task.model, "classification", structure="inf", prior=prior, **sizes)
     laplace.fit(batches(task.train), progress=False)
     assert task.unknown is not None
     inputs = {"known": task.test[0][: settings.known], "unknown": task.unknown[: settings.unknown]}

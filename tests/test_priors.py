@@ -41,7 +41,7 @@ def layer_prior(laplace: Laplace, name: str, **hyperparameters: Any) -> LayerPri
     return laplace.posterior(**hyperparameters).layers[name].prior
 
 
-def formula(laplace: Laplace, name: str, *, tau: float, num_data: float, strength: float = 1.0) -> Tensor:  # (A, A)
+def formula(laplace: Laplace, name: str, *, tau: float, num_data: float, strength: float = 30.0) -> Tensor:  # (A, A)
     factor = input_factor(laplace, name)
     return tau * torch.eye(len(factor)).double() + strength * math.sqrt(num_data * tau) * factor
 
@@ -50,7 +50,7 @@ def over_rows(one: Tensor, rows: int) -> Tensor:  # (A, A) -> (G * A, G * A)
     return torch.kron(torch.eye(rows, dtype=one.dtype), one)
 
 
-@pytest.mark.parametrize("strength", [1.0, 0.3])
+@pytest.mark.parametrize("strength", [30.0, 0.3])
 @pytest.mark.parametrize("case", CASES)
 def test_the_whole_prior_is_its_formula(case: str, strength: float) -> None:
     laplace = fitted(case, prior=Activation(0.4, strength=strength), prior_rank=WHOLE)
@@ -66,10 +66,10 @@ def test_the_whole_prior_is_its_formula(case: str, strength: float) -> None:
 @pytest.mark.parametrize("prior_rank", [0, 1, 2, 3, 5, WHOLE])
 @pytest.mark.parametrize("case", CASES)
 def test_the_diagonal_is_exact_and_the_rest_leading_eigenpairs(case: str, prior_rank: int) -> None:
-    laplace = fitted(case, prior=Activation(0.4), prior_rank=prior_rank)
+    laplace = fitted(case, prior=Activation(0.4, strength=1.0), prior_rank=prior_rank)
     for name in MODELS[case].layers:
         factor = input_factor(laplace, name)
-        whole = formula(laplace, name, tau=0.4, num_data=9)
+        whole = formula(laplace, name, tau=0.4, num_data=9, strength=1.0)
         found = layer_prior(laplace, name)
         assert found.rank == min(prior_rank, len(factor))
         dense = found.dense(len(factor), like=factor)
@@ -163,7 +163,7 @@ def test_factored_damping_of_kfac_is_where_the_prior_comes_from() -> None:
     laplace = fitted(structure="kfac", prior="isotropic", statistics="all", prior_rank=WHOLE)
     n, tau = 30.0, 0.4
     factored = laplace.posterior(prior_precision=tau, num_data=n)
-    prior = laplace.posterior(prior="activation", structure="diag", prior_precision=tau, num_data=n)
+    prior = laplace.posterior(prior=Activation(tau, strength=1.0), structure="diag", num_data=n)
     for name, layer in factored.layers.items():
         one = laplace.curvature[name]
         assert one.gradient_factor is not None
@@ -284,6 +284,39 @@ def test_priors_that_do_not_exist_are_refused() -> None:
         Laplace(MODELS["linear"].model(), "classification", prior="horseshoe")
     with pytest.raises(ValueError, match=message):
         fitted().posterior(prior="horseshoe")
+
+
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
+def test_its_strength_goes_with_how_its_precision_was_found(tmp_path: Path) -> None:
+    loader = [(torch.randn(9, 4, dtype=torch.float64), torch.arange(9) % 3)]
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3)).double()
+    laplace = Laplace(model, "classification", prior="activation", prior_rank=WHOLE).fit(loader, progress=False)
+    expected = {"": 30.0, "evidence": 1.0, "held out": 30.0}
+    for how, strength in expected.items():
+        if how:
+            laplace.tune(loader if how == "held out" else None, progress=False)
+        assert isinstance(laplace.prior, Activation)
+        assert laplace.prior.strength == strength
+        tau = laplace.prior.precision
+        assert isinstance(tau, float)
+        hows: list[dict[str, Any]] = [{}, {"prior": "activation"}, {"structure": "inf"}, {"prior_precision": tau}]
+        for options in hows:
+            prior = formula(laplace, "0", tau=tau, num_data=9, strength=strength)
+            assert_close(layer_prior(laplace, "0", **options).dense(5, like=prior), prior)
+        laplace.save(tmp_path / "saved.safetensors", curvature=True)
+        loaded = infoform.load(tmp_path / "saved.safetensors", model)
+        assert isinstance(loaded.prior, Activation)
+        assert (loaded.prior.strength, loaded.prior.by_evidence) == (strength, how == "evidence")
+
+
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
+@pytest.mark.parametrize("how", ["evidence", "held out"])
+def test_a_strength_that_was_given_stays(how: str) -> None:
+    loader = [(torch.randn(9, 4), torch.arange(9) % 3)]
+    laplace = Laplace(torch.nn.Sequential(torch.nn.Linear(4, 3)), "classification", prior=Activation(strength=2.0))
+    laplace.fit(loader, progress=False).tune(loader if how == "held out" else None, progress=False)
+    assert isinstance(laplace.prior, Activation)
+    assert laplace.prior.strength == 2.0
 
 
 @pytest.mark.parametrize("strength", [-0.1, math.inf, math.nan])

@@ -144,6 +144,7 @@ def test_tuning_sets_the_best_pair_and_keeps_all_trials(fitted: tuple[infoform.L
     assert evaluate(prediction, targets)["nll"] == pytest.approx(best.scores["nll"], rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*at an end of the searched range")
 @pytest.mark.parametrize("kind", ["linear", "mc", "linear-mc"])
 def test_two_searches_give_the_same_scores(fitted: tuple[infoform.Laplace, Data], kind: str) -> None:
     laplace, data = fitted

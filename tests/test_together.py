@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from infoform import Laplace, acquire
 from infoform.acquire import _pool_outputs
-from infoform.batches import read_batch
+from infoform.batches import read_batch, read_inputs
 from infoform.kept import Kind, of_each_batch
 from infoform.posterior import Posterior
 from infoform.prediction import Prediction, join_predictions
@@ -252,3 +252,27 @@ def test_what_is_to_be_kept_comes_a_few_batches_at_a_time() -> None:
     laplace.predict_loader(batches(), kind="mc", samples=2, keep=memory, progress=False)
     assert memory.added == list(range(3 * sum(SIZES)))
     assert most == OFTEN - 1
+
+
+@pytest.mark.parametrize("structure", ["inf", "diag", "kfac"])
+def test_draws_in_the_memory_of_earlier_ones_are_the_same(structure: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(200, 300), nn.Tanh(), nn.Linear(300, 3))  # too large to be run several at a time
+    x, y = torch.randn(11, 200), torch.arange(11) % 3
+    laplace = Laplace(model, "classification", structure=structure, rank=4).fit([(x, y)], progress=False)
+    posterior = laplace.posterior()
+    earlier = posterior.sample(2, generator=torch.Generator().manual_seed(0))
+    places = {name: drawn.data_ptr() for name, drawn in earlier.items()}
+    fresh = posterior.sample(2, generator=torch.Generator().manual_seed(1))
+    again = posterior.sample(2, generator=torch.Generator().manual_seed(1), out=earlier)
+    for name, drawn in again.items():
+        assert torch.equal(drawn, fresh[name])
+        assert structure != "inf" or drawn.data_ptr() == places[name]
+    generator = torch.Generator().manual_seed(2)
+    weights = [laplace.weights(posterior.sample(1, generator=generator)) for _ in range(4)]
+    batch = read_inputs(x, torch.device("cpu"))
+    networks = laplace._predictor(posterior).sampled(linear=False)
+    (outputs,) = networks.outputs([batch], samples=4, generator=torch.Generator().manual_seed(2))
+    for drawn_weights, own in zip(weights, outputs, strict=True):
+        state = {name: value[0] for name, value in drawn_weights.items()}
+        torch.testing.assert_close(own, torch.func.functional_call(model, state, (x,)))

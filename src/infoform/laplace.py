@@ -193,7 +193,7 @@ class Laplace:
         built = self._fitted()
         chosen = self._prior_of(structure)
         if prior is not None and not isinstance(prior, Prior):
-            chosen = get_prior(prior).with_precision(self.prior.precision)
+            chosen = self._named_prior(prior)
         if isinstance(prior, Prior):
             chosen = prior
         if prior_precision is not None:
@@ -256,9 +256,10 @@ class Laplace:
         check_choice("noise (with val_loader)", noise, ("residuals",))
         examples = float(self._fitted().fit.summary.num_examples)
         how = How(kind, samples, link, self.settings.seed if seed is None else seed)
+        prior = self.prior.tuned(by_evidence=False)
         self.trials, best = search_held_out(
             HeldOut.read(val_loader, seed=how.seed),
-            lambda count, tau: self._predictor(self.posterior(prior_precision=tau, num_data=count)),
+            lambda count, tau: self._predictor(self.posterior(prior=prior.with_precision(tau), num_data=count)),
             how,
             noise=self.noise,
             objective=objective or "nll",
@@ -269,13 +270,13 @@ class Laplace:
             path=path,
             settings={
                 "posterior": asdict(self.settings),
-                "prior": self.prior.name,
+                "prior": {"name": prior.name, **prior.with_precision(1.0).settings()},
                 "model": storage.fingerprint(self.model),
                 "examples": examples,
             },
             progress=progress,
         )
-        self.prior_precision, self.num_data = best.prior_precision, best.num_data
+        self.prior, self.num_data = prior.with_precision(best.prior_precision), best.num_data
         return self
 
     def shrink(self, memory: int | str) -> Plan:
@@ -417,10 +418,11 @@ class Laplace:
     def _tune_by_evidence(self, per_layer: bool, *, free_noise: bool) -> None:
         built = self._fitted()
         layers, summary = built.layers(self.settings), built.fit.summary
+        own = self.prior.tuned(by_evidence=True)
 
         def build(name: str, precision: float, noise: float | None) -> LayerPosterior:
             count = summary.num_examples * self.likelihood.information_scale(noise, self.settings.fisher)
-            prior = built.prior(self.prior.with_precision(precision), name, self.settings, num_data=count)
+            prior = built.prior(own.with_precision(precision), name, self.settings, num_data=count)
             return layers[name].with_prior(prior, count)
 
         found = maximise_evidence(
@@ -431,14 +433,18 @@ class Laplace:
             log_likelihood=lambda noise: self.likelihood.log_likelihood(summary, noise),
             free_noise=free_noise and self.likelihood.free_noise,
         )
-        self.prior_precision, self.noise = found.prior_precision, found.noise
+        self.prior, self.noise = own.with_precision(found.prior_precision), found.noise
         self.num_data = float(summary.num_examples)
 
     def _prior_of(self, structure: str | None) -> Prior:
         """Return the prior that goes with a structure: the object's own, or the default of another structure."""
         if structure is None or not self._default_prior:
             return self.prior
-        return get_prior(default_prior(structure, self.likelihood)).with_precision(self.prior.precision)
+        return self._named_prior(default_prior(structure, self.likelihood))
+
+    def _named_prior(self, name: str) -> Prior:
+        """Return the prior of that name with the object's τ: the object's own, if that is its name."""
+        return self.prior if name == self.prior.name else get_prior(name).with_precision(self.prior.precision)
 
     def prior_bytes(self, name: str, structure: str | None = None) -> int:
         """Return what the prior stores for a layer of a fitted model."""

@@ -28,14 +28,24 @@ class Posterior:
         """Return log det P of all layers together."""
         return torch.stack([layer.log_det().double().cpu() for layer in self.layers.values()]).sum()
 
-    def sample(self, count: int, *, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        """Draw deviations from the trained weights, (count, G, A) a layer."""
+    def sample(
+        self,
+        count: int,
+        *,
+        generator: torch.Generator | None = None,
+        out: Mapping[str, Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        """Draw deviations from the trained weights, (count, G, A) a layer; into the memory of `out`, if given."""
+        old = out or {}
         if generator is not None and generator.device.type != "cpu":
-            return {name: layer.sample(count, generator=generator) for name, layer in self.layers.items()}
+            return {
+                name: layer.sample(count, generator=generator, out=old.get(name)) for name, layer in self.layers.items()
+            }
         seeds = torch.randint(2**62, (len(self.layers),), generator=generator).tolist()
 
         def draw(name: str) -> Tensor:
-            return self.layers[name].sample(count, generator=torch.Generator().manual_seed(by_name[name]))
+            own = torch.Generator().manual_seed(by_name[name])
+            return self.layers[name].sample(count, generator=own, out=old.get(name))
 
         by_name = dict(zip(self.layers, seeds, strict=True))
         sizes = {name: count * math.prod(layer.noise_shape) for name, layer in self.layers.items()}

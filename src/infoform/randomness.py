@@ -34,13 +34,17 @@ def isolated(seed: int, *, loader: object = None) -> Iterator[None]:
                 generator.set_state(state)
 
 
-def normal(shape: tuple[int, ...], *, generator: torch.Generator | None, dtype: torch.dtype) -> Tensor:
+def normal(
+    shape: tuple[int, ...], *, generator: torch.Generator | None, dtype: torch.dtype, out: Tensor | None = None
+) -> Tensor:
     """Return standard normal numbers; many of them in blocks with seeds of their own, drawn by all threads.
 
-    The numbers depend on the generator's state alone, not on the number of threads.
+    The numbers depend on the generator's state alone, not on the number of threads. The memory of `out` is used if it
+    is what is wanted: a contiguous tensor of this shape, dtype and device.
     """
     source = torch.device("cpu") if generator is None else generator.device
-    numbers = torch.empty(shape, dtype=dtype, device=source)
+    fits = out is not None and (out.shape, out.dtype, out.device) == (shape, dtype, source) and out.is_contiguous()
+    numbers = out if out is not None and fits else torch.empty(shape, dtype=dtype, device=source)
     if numbers.numel() < 2 * BLOCK or source.type != "cpu":
         return numbers.normal_(generator=generator)
     blocks = numbers.flatten().split(BLOCK)

@@ -83,10 +83,12 @@ class SampledNetworks:
         step = self._networks_at_once(samples)
         attention = _unfused_attention() if self.linear or step > 1 else nullcontext()
         parts: list[list[Tensor]] = [[] for _ in batches]
+        deviations: dict[str, Tensor] = {}  # the memory of one draw serves the next, whose outputs are copies
         with evaluation_mode(self.model), torch.no_grad(), attention:
             for start in range(0, samples, step):
                 count = min(step, samples - start)
-                drawn = self._parameters(means, self.posterior.sample(count, generator=generator))
+                deviations = self.posterior.sample(count, generator=generator, out=deviations)
+                drawn = self._parameters(means, deviations)
                 for run, part in zip(runs, parts, strict=True):
                     part.append(_run_all(run, drawn, count))
                 if tick is not None:

@@ -33,6 +33,7 @@ class DigitsSettings:
     prior_rank: int = 8  # shared eigenpairs of the activation prior
     samples: int = 50  # networks with sampled weights
     prior_precisions: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+    activation_precisions: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of that prior
     calibration_bins: int = 15
 
 
@@ -83,9 +84,9 @@ def run_digits(settings: DigitsSettings) -> DigitsResult:
         probs = {"plain": model(test.images).softmax(1)}
     rows = {"plain": Row(*measure(probs["plain"], test.labels, settings.calibration_bins))}
     for name, (structure, prior) in POSTERIORS.items():
+        precisions = settings.activation_precisions if prior == "activation" else settings.prior_precisions
         posteriors = {
-            tau: laplace.posterior(structure=structure, prior=prior, prior_precision=tau)
-            for tau in settings.prior_precisions
+            tau: laplace.posterior(structure=structure, prior=prior, prior_precision=tau) for tau in precisions
         }
         losses = {
             tau: negative_log_likelihood(predict(laplace, posterior, validation, settings), validation.labels)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from infoform.data import cifar10, svhn
 from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification_targets import BYTES, Target, against, fixed, memory
+from infoform.experiments.classification_targets import BYTES, SAMPLED, Target, against, fixed, memory
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
 from infoform.experiments.mnist import METHODS, REPEATED
 
@@ -29,8 +29,13 @@ class CIFAR10(Classification):
         "efb-paper isotropic mc validation": (0.0343, 0.417),
         "inf-paper isotropic mc validation": (0.0084, 0.434),
     }
+    remarks: ClassVar[str] = """One earlier run was seen before this one, and given up after one method: ten epochs on
+45,000 images with a rate that falls along a cosine made a network that is not over-confident (held-out images: accuracy
+.803, mean confidence .785, NLL .586), and the NLL of held-out data was the same for every τ from 100 on. The paper's
+networks are trained to be over-confident; with two cores that takes fewer images, and a constant rate."""
     targets: ClassVar[Sequence[Target]] = (
         fixed("ECE on CIFAR-10", "ece", 0.0084, at_least=False),
+        fixed("the same, sampled", "ece", 0.0084, at_least=False, method=SAMPLED),
         against("accuracy: the plain network's less 0.1 %", "accuracy", "plain", at_least=True, slack=-0.001),
         against("AUROC: that of the ensemble", "auroc", "ensemble", at_least=True),
         against("the same by mutual information", "auroc_mutual_information", "ensemble", at_least=True),
@@ -76,9 +81,7 @@ class CIFAR10(Classification):
                 methods=(*METHODS, "swag"),  # MC dropout would be of another network
                 repeated=(*METHODS, "swag"),
             )
-        return ClassificationSettings(
-            train=45_000, epochs=10, cosine=True, methods=(*METHODS, "swag"), repeated=REPEATED
-        )
+        return ClassificationSettings(train=10_000, epochs=30, methods=(*METHODS, "swag"), repeated=REPEATED)
 
     def network(self) -> nn.Module:
         return small_vgg()

@@ -228,7 +228,7 @@ class Run:
         rank, _, strength = known.partition("x")
         form, _, storage = structure.partition("@")
         options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form}
-        options["prior"] = Activation(strength=float(strength)) if strength else name
+        options["prior"] = Activation(strength=float(strength or 1)) if name == "activation" else name
         options["prior_rank"] = int(rank) if rank else None
         if storage:
             options["storage"] = storage

@@ -122,9 +122,11 @@ class LayerPosterior(ABC):
     def dense(self) -> Tensor:  # (G * A, G * A)
         """Return P itself; for tests and small layers."""
 
-    def sample(self, count: int, *, generator: torch.Generator | None = None) -> Tensor:  # (count, G, A)
-        """Draw deviations from the trained weights."""
-        noise = normal((count, *self.noise_shape), generator=generator, dtype=self.dtype)
+    def sample(
+        self, count: int, *, generator: torch.Generator | None = None, out: Tensor | None = None
+    ) -> Tensor:  # (count, G, A)
+        """Draw deviations from the trained weights; `out` is an earlier draw, whose memory is used where it will do."""
+        noise = normal((count, *self.noise_shape), generator=generator, dtype=self.dtype, out=out)
         return self.transform_(noise.to(self.device))
 
     def with_prior(self, prior: LayerPrior, num_data: float) -> Self:

@@ -44,6 +44,7 @@ from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
 from infoform.posteriors.rowblocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
+from infoform.room import LARGEST, room
 
 CORRECTIONS = ("scaled", "additive")
 CORES = ("full", "diagonal")
@@ -207,25 +208,39 @@ class Inf(LayerPosterior):
         """As `transform`, of y = R^(-1/2) noise, y − R⁻¹ C Q diag((1 − (1+k)^(-1/2)) / k) Qᵀ Cᵀ y.
 
         What the low ranks of prior and information share is small and known (`_shared`), so that each of them meets
-        the large matrices twice, and these are read and written as seldom as can be.
+        the large matrices twice; these are read and written as seldom as can be, some rows at a time.
         """
         rows, u, v = self._rows, self._gradient_vectors, self._padded_vectors
-        y = noise.mul_(rows.root)
-        scratch = y if self.scale is None else self.scale * y
-        inner = u.T @ (scratch @ v) if v.shape[1] <= u.shape[1] else (u.T @ scratch) @ v  # the narrow side first
-        taken = None
-        if self._shared is not None and rows.factor is not None:
-            taken = rows.middle(y @ rows.factor, 0)  # (..., G, p)
-            inner = inner - u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
+        y = noise.view(-1, *self.shape)
+        inputs_first = v.shape[1] <= u.shape[1]  # the narrow side first
+        inner = y.new_zeros(len(y), *((self.shape[0], v.shape[1]) if inputs_first else (u.shape[1], self.shape[1])))
+        taken = None if rows.factor is None else y.new_empty(len(y), self.shape[0], rows.factor.shape[1])
+        parts, scratches = _row_parts(y)
+        for part, scratch in zip(parts, scratches, strict=True):
+            own = y[:, part].mul_(rows.root[part])
+            scaled = own if self.scale is None else torch.mul(self.scale[part], own, out=scratch)
+            if inputs_first:
+                inner[:, part] = torch.bmm(scaled, _each(v, y))
+            else:
+                inner.baddbmm_(_each(u[part].T, y), scaled)
+            if taken is not None and rows.factor is not None:
+                taken[:, part] = torch.bmm(own, _each(rows.factor, y))
+        inner = u.T @ inner if inputs_first else inner @ v
+        if taken is not None and self._shared is not None:
+            taken = rows.middle(taken, 0)
+            inner -= u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
         flat = inner.flatten(-2)
         shrunk = flat.index_select(-1, self._positions) @ self._half[0] @ self._half[1]
         kept = u @ torch.zeros_like(flat).index_copy_(-1, self._positions, shrunk).view_as(inner)
-        expanded = torch.matmul(kept, v.T, out=None if scratch is y else scratch)
-        y.addcmul_(self._scaled_inverse, expanded, value=-1)
-        if taken is None or self._shared is None or rows.factor is None:
-            return y
-        taken = taken - (self._shared[1] @ kept.unsqueeze(-1)).squeeze(-1)
-        return y.addcmul_(rows.inverse, torch.matmul(taken, rows.factor.T, out=expanded), value=-1)
+        if taken is not None and self._shared is not None:
+            taken -= (self._shared[1] @ kept.unsqueeze(-1)).squeeze(-1)
+        for part, scratch in zip(parts, scratches, strict=True):
+            expanded = torch.bmm(kept[:, part], _each(v.T, y), out=scratch)
+            own = y[:, part].addcmul_(self._scaled_inverse[part], expanded, value=-1)
+            if taken is not None and rows.factor is not None:
+                expanded = torch.bmm(taken[:, part], _each(rows.factor.T, y), out=scratch)
+                own.addcmul_(rows.inverse[part], expanded, value=-1)
+        return noise
 
     def solve(self, x: Tensor) -> Tensor:
         vectors, grown, _ = self._spectrum
@@ -412,6 +427,20 @@ class Inf(LayerPosterior):
                 f"with this prior_precision the diagonal part of the precision is not positive for {bad} weights that "
                 "have information; give a prior_precision above 0, or use correction='scaled'."
             )
+
+
+def _row_parts(y: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
+    """Cut the rows into parts that the room of a thread holds, and give that room in the shape of each part."""
+    count, num_rows, num_columns = y.shape
+    step = min(num_rows, max(1, LARGEST // (count * num_columns)))
+    parts = [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
+    kept = room(y, step * count * num_columns)
+    sizes = [count * (part.stop - part.start) * num_columns for part in parts]
+    return parts, [kept[:size].view(count, -1, num_columns) for size in sizes]
+
+
+def _each(matrix: Tensor, y: Tensor) -> Tensor:  # (p, q), (M, ...) -> (M, p, q)
+    return matrix.expand(len(y), *matrix.shape)
 
 
 def _enough_pairs(rank: int | float | Mapping[str, int]) -> int:

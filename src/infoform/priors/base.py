@@ -99,6 +99,10 @@ class Prior(ABC):
     def with_precision(self, precision: Any) -> Self:
         """Return the same prior with another τ."""
 
+    def tuned(self, *, by_evidence: bool) -> Self:
+        """Return the prior whose τ is to be found by evidence, or on held-out data."""
+        return self
+
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return what the constructor needs to make this object again, as JSON can hold it."""
