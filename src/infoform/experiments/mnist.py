@@ -63,16 +63,17 @@ four epochs with a rate that falls along a cosine made a network that is not ove
 .0248, ECE .0035, AUROC .949), for which no posterior with the isotropic prior was better than none. The paper's
 networks are trained to be over-confident, so the rate is constant here. The second was complete, with 1,000 held-out
 images; its files were lost. `inf` with all defaults had, as mean of three networks, AUROC .990 and an entropy of .546
-on notMNIST (.996 and .644 on the first network), with the strength of 1 that was the default then: among some ten mistakes of 1,000 images the NLL hardly tells values
-of τ apart, and one network took a τ six times as large as another. So 3,000 images are held out here, and τ is on
-quarter decades; the networks' τ still differ sixfold with a strength of 1.
+on notMNIST (.996 and .644 on the first network), with the strength of 1 that was the default then: among some ten
+mistakes of 1,000 images the NLL hardly tells values of τ apart, and one network took a τ six times as large as
+another. So 3,000 images are held out here, and τ is on quarter decades; the networks' τ still differ sixfold with a
+strength of 1.
 
-The strength of 30, now the default, was picked when all rows with a strength of 1 had been seen: KFAC, whose damping adds to
-the activation prior, was far better than `inf` with the same prior, so 1, 30 and 300 were tried for `inf` on the first
-network, with 1,500 held-out, 1,000 test and 500 unknown images, and `mc`. 30 had the least held-out NLL, and both 30
-and 300 an AUROC of .9999. The reason seems to be that the width of known inputs' answers is set by the stiff term,
-√(N τ) times the strength, and that of unknown ones by τ: at a strength of 1 the τ that keeps the former right is too
-large for the latter. MNIST's margins are always black, so weights from there get no information, and letters that
+The strength of 30, now the default, was picked when all rows with a strength of 1 had been seen: KFAC, whose damping
+adds to the activation prior, was far better than `inf` with the same prior, so 1, 30 and 300 were tried for `inf` on
+the first network, with 1,500 held-out, 1,000 test and 500 unknown images, and `mc`. 30 had the least held-out NLL, and
+both 30 and 300 an AUROC of .9999. The reason seems to be that the width of known inputs' answers is set by the stiff
+term, √(N τ) times the strength, and that of unknown ones by τ: at a strength of 1 the τ that keeps the former right is
+too large for the latter. MNIST's margins are always black, so weights from there get no information, and letters that
 reach into them are the easiest of unknown inputs; other unknown data need not be told apart as well.
 
 The paper's search, which takes as long as all else, was made for the paper's INF alone."""
