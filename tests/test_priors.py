@@ -453,3 +453,18 @@ def test_determinant_and_quadratic_form_of_a_prior_are_the_dense_ones(rank: int)
     weights = torch.randn(4, 7, generator=generator, dtype=torch.float64)
     assert_close(prior.log_det(7), torch.linalg.slogdet(dense).logabsdet)
     assert_close(prior.quadratic_form(weights), torch.einsum("gi,ij,gj->", weights, dense, weights))
+
+
+@pytest.mark.parametrize("prior_rank", [1, 3, WHOLE])
+def test_vectors_in_float32_are_stored_in_half_and_the_diagonal_stays_exact(prior_rank: int) -> None:
+    inputs = torch.randn(30, 9, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.1, 3, 9)
+    factor = inputs.T @ inputs / 30
+    whole = input_spectrum(factor, rank=prior_rank, name="layer")
+    stored = whole.stored()
+    assert stored.vectors.nbytes * 2 == whole.vectors.nbytes
+    low_rank = stored.vectors.double() * stored.values.double() @ stored.vectors.double().T
+    torch.testing.assert_close(stored.remainder.double() + low_rank.diag(), factor.diag().double(), rtol=1e-6, atol=0)
+    error = low_rank - (whole.vectors * whole.values @ whole.vectors.T).double()
+    assert float(error.norm() / low_rank.norm()) < 2**-6
+    exact = input_spectrum(factor.double(), rank=prior_rank, name="layer")
+    assert exact.stored() is exact

@@ -59,9 +59,10 @@ class Built:
         if name not in self.inputs:
             known = self.fit.curvature.get(name)
             if known is not None and known.inputs is not None:
-                self.inputs[name] = known.inputs
+                self.inputs[name] = known.inputs.stored()
             elif known is not None and known.input_factor is not None:
-                self.inputs[name] = input_spectrum(known.input_factor, rank=settings.prior_rank, name=name)
+                whole = input_spectrum(known.input_factor, rank=settings.prior_rank, name=name)
+                self.inputs[name] = whole.stored()
             else:
                 raise ValueError(
                     f"this prior needs the inputs of layer '{name}', which the fit did not collect; "

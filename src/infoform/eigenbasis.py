@@ -136,22 +136,32 @@ def weighted_gram(
     if gradient_vectors.shape[1] > input_vectors.shape[1]:
         return weighted_gram(weights.T, gradient_vectors, input_vectors, columns, rows)
     pairs_g, index_g = _pair_columns(gradient_vectors, rows)  # (G, p)
+    used, count = gradient_vectors.shape[1], len(rows)
     pairs_a = input_vectors.shape[1] * (input_vectors.shape[1] + 1) // 2
-    by_matrix_product = pairs_g.shape[1] * pairs_a <= 32 * len(rows) ** 2  # elementwise work costs about 32 times more
-    gram = weights.new_zeros(len(rows), len(rows))
+    by_matrix_product = pairs_g.shape[1] * pairs_a <= 32 * used * count  # elementwise work costs about 32 times more
+    gram = weights.new_zeros(count, count)
     full = weights.new_zeros(pairs_g.shape[1], pairs_a) if by_matrix_product else None
-    widest = max(len(rows) ** 2, pairs_g.shape[1], pairs_a)
-    for start in range(0, weights.shape[1], max(1, 2**23 // widest)):
-        part = slice(start, start + max(1, 2**23 // widest))
+    step = max(1, 2**23 // max(count, pairs_g.shape[1], pairs_a if by_matrix_product else 1))
+    for start in range(0, weights.shape[1], step):
+        part = slice(start, start + step)
         contracted = pairs_g.T @ weights[:, part]  # (p, chunk)
         vectors = input_vectors[part]  # (chunk, a)
         if full is not None:
             pairs, index_a = _pair_columns(vectors, columns)
             full += contracted @ pairs
-        else:
-            picked = vectors[:, columns]  # (chunk, K)
-            gram += torch.einsum("tuc,ct,cu->tu", contracted[index_g], picked, picked)
+            continue
+        _add_wanted_pairs(gram, contracted, vectors.T.index_select(0, columns), rows, index_g)
     return gram if full is None else full[index_g, index_a]
+
+
+def _add_wanted_pairs(
+    gram: Tensor, contracted: Tensor, picked: Tensor, rows: Tensor, index: Tensor
+) -> None:  # (K, K), (p, n), (K, n), (K,), (K, K)
+    """Add Σ_n contracted[index[t, u], n] picked[t, n] picked[u, n]; all t with the same row have the same indices."""
+    for row in rows.unique():
+        own = (rows == row).nonzero().squeeze(1)
+        weighted = contracted.index_select(0, index[own[0]]).mul_(picked)
+        gram[own] += picked[own] @ weighted.T
 
 
 def _pair_columns(vectors: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:  # (n, k), (K,) -> (n, k (k+1) / 2), (K, K)

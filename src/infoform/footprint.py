@@ -78,8 +78,9 @@ def prior_bytes(size: Dimensions) -> int:
     """Return what the prior stores for a layer besides τ: a precision for each input, and the leading eigenpairs."""
     if size.input_rank is None:
         return 0
-    pairs = min(size.input_rank, size.inputs)
-    return size.dtype.itemsize * (size.inputs + pairs * (size.inputs + 1 if pairs else 0))
+    pairs, item = min(size.input_rank, size.inputs), size.dtype.itemsize
+    vectors = torch.bfloat16.itemsize if size.dtype == torch.float32 else item
+    return item * (size.inputs + pairs) + vectors * pairs * size.inputs
 
 
 def inf_bytes(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from infoform.eigenbasis import symmetric_eigh
@@ -15,13 +16,23 @@ class InputSpectrum:
     """
 
     diagonal: Tensor  # (A,): of A
-    vectors: Tensor  # W (A, p): orthonormal
+    vectors: Tensor  # W (A, p): orthonormal, but for how it is rounded
     values: Tensor  # (p,)
 
     @property
     def remainder(self) -> Tensor:  # (A,)
         """Return what the other eigenpairs add to the diagonal: not negative but for rounding."""
-        return (self.diagonal - self.vectors.square() @ self.values).clamp_min(0)
+        return (self.diagonal - self.vectors.to(self.values).square() @ self.values).clamp_min(0)
+
+    def stored(self) -> "InputSpectrum":
+        """Return the same with vectors of half the size where they are in float32: cut off, not rounded to the nearest.
+
+        So W diag(values) Wᵀ takes no more of the diagonal than it did, and diagonal and remainder stay exact.
+        """
+        if self.vectors.dtype != torch.float32:
+            return self
+        upper = self.vectors.contiguous().view(torch.int32) & -(2**16)
+        return InputSpectrum(self.diagonal, upper.view(torch.float32).bfloat16(), self.values)
 
     def leading(self, rank: int) -> "InputSpectrum":
         """Keep fewer eigenpairs."""

@@ -108,12 +108,13 @@ class RowBlocks:
         if self.factor is None:
             return gram
         shared = self.row_shared(scale, input_vectors) if shared is None else shared
-        whitened = self._whitener64.mT @ shared  # (G, p, a)
-        step = max(1, 2**22 // (len(rows) * whitened.shape[1]))
-        for start in range(0, len(whitened), step):
+        whitened = (self._whitener64.mT @ shared).permute(2, 0, 1).contiguous()  # (a, G, p)
+        step = max(1, 2**22 // (len(rows) * whitened.shape[2]))
+        for start in range(0, whitened.shape[1], step):
             part = slice(start, start + step)
-            picked = whitened[part][:, :, columns] * gradient_vectors[part][:, None, rows]  # (chunk, p, K)
-            gram -= picked.flatten(0, 1).T @ picked.flatten(0, 1)
+            by_pair = gradient_vectors[part].T.index_select(0, rows).unsqueeze(2)  # (K, chunk, 1)
+            picked = (whitened[:, part].index_select(0, columns) * by_pair).flatten(1)
+            gram.addmm_(picked, picked.T, alpha=-1)
         return gram
 
     def row_cross(
@@ -146,9 +147,8 @@ class RowBlocks:
         assert self.factor is not None
         inverse, factor = self.root.double() ** 2, self.factor.double()
         weights = inverse if scale is None else inverse * scale.double()
-        input_vectors = input_vectors.double()
-        step = max(1, 2**22 // input_vectors.numel())
-        return torch.cat([factor.T @ (part.unsqueeze(-1) * input_vectors) for part in weights.split(step)])
+        spread = factor.unsqueeze(2) * input_vectors.double().unsqueeze(1)  # (A, p, a)
+        return (weights @ spread.flatten(1)).view(len(weights), *spread.shape[1:])
 
     def solved_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
         """Return M (for R⁻¹) times `row_shared`."""
@@ -173,15 +173,17 @@ class RowBlocks:
     def factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
         if self.prior.vectors is None or self.prior.values is None:
             return None
-        return (self.prior.vectors * self.prior.values.sqrt()).to(self.diagonal.dtype)
+        return self.prior.vectors.to(self.diagonal.dtype) * self.prior.values.sqrt().to(self.diagonal.dtype)
 
     @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor]:  # k (G, p), Q (G, p, p), in float64
         assert self.factor is not None
         factor = self.factor.double()
-        pairs = factor.unsqueeze(2) * factor.unsqueeze(1)  # (A, p, p)
-        grams = (self.root.double() ** 2 @ pairs.flatten(1)).unflatten(1, pairs.shape[1:])
-        values, vectors = torch.linalg.eigh(grams)
+        size = factor.shape[1]
+        lower = torch.tril_indices(size, size, device=factor.device)
+        grams = self.root.new_zeros(len(self.root), size, size, dtype=torch.float64)
+        grams[:, lower[0], lower[1]] = self.root.double() ** 2 @ (factor[:, lower[0]] * factor[:, lower[1]])
+        values, vectors = torch.linalg.eigh(grams, UPLO="L")
         return values.clamp_min(0), vectors
 
     @cached_property

@@ -20,7 +20,7 @@ class LayerPrior:
     """
 
     precision: float | Tensor  # τ, or (A,): one for each column
-    vectors: Tensor | None = None  # W (A, p)
+    vectors: Tensor | None = None  # W (A, p); may be stored in bfloat16
     values: Tensor | None = None  # (p,)
     pull: float | None = None  # τ, where the rest of Q is centred at the trained weights
 
@@ -53,7 +53,7 @@ class LayerPrior:
         precision = torch.as_tensor(self.precision, dtype=columns.dtype, device=columns.device)
         along = (columns.square() * (precision if precision.dim() == 0 else precision.unsqueeze(1))).sum(0)
         if self.vectors is not None and self.values is not None:
-            along = along + self.values @ (self.vectors.T @ columns).square()
+            along = along + self.values.to(columns) @ (self.vectors.T.to(columns) @ columns).square()
         return along
 
     def log_det(self, size: int) -> Tensor:
@@ -79,7 +79,8 @@ class LayerPrior:
         precision = torch.as_tensor(self.precision, dtype=like.dtype, device=like.device).expand(size)
         dense = precision.diag()
         if self.vectors is not None and self.values is not None:
-            dense = dense + self.vectors * self.values @ self.vectors.T
+            vectors = self.vectors.to(like)
+            dense = dense + vectors * self.values.to(like) @ vectors.T
         return dense
 
 
