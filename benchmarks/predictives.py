@@ -73,7 +73,7 @@ def digits() -> Iterator[Task]:
         model = train_classifier(train, settings)
         shuffled = test.images.flatten(1)[:, torch.randperm(64, generator=torch.Generator().manual_seed(seed))]
         pairs = ((part.images, part.labels) for part in (train, validation, test))
-        taus = tuple(10.0**power for power in np.arange(-2, 5.1, 0.5))
+        taus = tuple(10.0**power for power in np.arange(-5, 5.1, 0.5))
         what = "the demo's CNN on 400 noisy digits; unknown: shuffled pixels"
         unknown = shuffled.reshape(test.images.shape)
         yield Task("digits", what, seed, 3, model, "classification", *pairs, unknown, taus)
@@ -100,7 +100,7 @@ def uci() -> Iterator[Task]:
                 functional.mse_loss(model(x[fit]), y[fit]).backward()
                 optimizer.step()
             parts = tuple((x[part], y[part]) for part in (fit, validation, rows[1]))
-            taus = tuple(10.0**power for power in np.arange(-6, 4.1, 0.5))
+            taus = tuple(10.0**power for power in np.arange(-8, 4.1, 0.5))
             what = f"UCI {name}, one hidden layer of 50, splits 0 to 2"
             tunings = (*TUNING, NOISE_TOO)
             yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, taus, tunings=tunings)

@@ -11,7 +11,7 @@ from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
 from infoform.experiments.classification_targets import BYTES, SAMPLED, Target, against, fixed, memory
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
-from infoform.experiments.mnist import METHODS, REPEATED
+from infoform.experiments.mnist import METHODS, REPEATED, STRONGER
 
 
 class CIFAR10(Classification):
@@ -78,10 +78,10 @@ networks are trained to be over-confident; with two cores that takes fewer image
                 tuning_samples=30,
                 swag_epochs=20,
                 search_trials=300,
-                methods=(*METHODS, "swag"),  # MC dropout would be of another network
-                repeated=(*METHODS, "swag"),
+                methods=(*METHODS, *STRONGER, "swag"),  # MC dropout would be of another network
+                repeated=(*METHODS, *STRONGER, "swag"),
             )
-        return ClassificationSettings(train=10_000, epochs=30, methods=(*METHODS, "swag"), repeated=REPEATED)
+        return ClassificationSettings(train=10_000, epochs=30, methods=(*METHODS, *STRONGER, "swag"), repeated=REPEATED)
 
     def network(self) -> nn.Module:
         return small_vgg()
