@@ -80,9 +80,12 @@ def _print_digits(result: DigitsResult, settings: DigitsSettings, console: Conso
         tau = "–" if row.prior_precision is None else f"{row.prior_precision:g}"
         table.add_row(name, f"{row.accuracy:.3f}", f"{row.nll:.3f}", f"{row.ece:.3f}", tau, size, mean)
     console.print(table)
-    grid = ", ".join(f"{tau:g}" for tau in settings.prior_precisions)
+    grid, other = (
+        ", ".join(f"{tau:g}" for tau in taus) for taus in (settings.prior_precisions, settings.activation_precisions)
+    )
     console.print(
-        f"τ by the NLL of {settings.validation_examples} validation images, from {grid}.\n"
+        f"τ by the NLL of {settings.validation_examples} validation images, from {grid};\n"
+        f"with the activation prior from {other}.\n"
         f"Predictions: mean of {settings.samples} networks with sampled weights. Both infs at K = {settings.rank:.0%}."
     )
     table = Table("layer", title="Off-diagonal error by layer, |off(Î − I)| / |off(I)|")
