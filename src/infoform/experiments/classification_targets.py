@@ -12,7 +12,7 @@ OURS = "inf activation:16x30 linear validation"  # all defaults of the library
 SAMPLED = "inf activation:16x30 mc validation"
 WEAK = "inf activation:16 linear validation"  # the same with a strength of 1
 WEAK_SAMPLED = "inf activation:16 mc validation"
-BYTES = "inf@uint8 activation:16x30 linear validation"
+BYTES = "inf@uint8 activation:16x30 mc validation"
 
 
 @dataclass(frozen=True)

@@ -254,13 +254,14 @@ class Inf(LayerPosterior):
     def covariance(self, jacobians: Tensor) -> Tensor:
         """Return J_c P⁻¹ J_dᵀ; what the prior's low rank takes is subtracted where it is small, as in `transform_`."""
         vectors, grown, _ = self._spectrum
-        rows, u, v = self._rows, self._gradient_vectors, self._input_vectors
+        rows, u, v = self._rows, self._gradient_vectors, self._padded_vectors
         y = rows.inverse * jacobians  # D'^(-1) J (N, C, G, A)
         covariance = jacobians.flatten(2) @ y.flatten(2).mT
         taken = None if rows.factor is None else rows.whitened(y @ rows.factor)  # (G, N C, p)
         if self.scale is not None:
             y *= self.scale
         inner = u.T @ (y @ v) if v.shape[1] <= u.shape[1] else (u.T @ y) @ v  # the narrow side first
+        inner = inner[..., : self._input_vectors.shape[1]]
         if taken is not None and self._whitened_shared is not None:
             by_example = taken.transpose(0, 1).reshape(*jacobians.shape[:2], -1)  # (N, C, G p)
             covariance -= by_example @ by_example.mT

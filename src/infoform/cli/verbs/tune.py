@@ -53,8 +53,8 @@ def tune(
             rich_help_panel="Search",
         ),
     ] = "grid",
-    trials: Annotated[int, typer.Option(metavar="N", help="How many values are tried.", rich_help_panel="Search")] = 26,
-    low: Annotated[float, typer.Option(metavar="TAU", help="Least prior precision.", rich_help_panel="Search")] = 1e-4,
+    trials: Annotated[int, typer.Option(metavar="N", help="How many values are tried.", rich_help_panel="Search")] = 27,
+    low: Annotated[float, typer.Option(metavar="TAU", help="Least prior precision.", rich_help_panel="Search")] = 1e-7,
     high: Annotated[float, typer.Option(metavar="TAU", help="Largest.", rich_help_panel="Search")] = 1e6,
     num_data: Annotated[
         str | None,
