@@ -119,7 +119,8 @@ def _head(rows: Sequence[Row], abouts: Mapping[str, About]) -> str:
         f"{EVIDENCE_RANGE[0]:g} and {EVIDENCE_RANGE[1]:g}, as `tune()` finds it; the noise of a regression stays as "
         'fitted to the residuals, but under *evidence, noise too* (`tune(noise="evidence")`). N is '
         "the number of training examples, `inf` and "
-        "`inf-paper` have rank 100, the activation prior has 16 shared eigenpairs, `linear` samples its Gaussian "
+        "`inf-paper` have rank 100, the activation prior has 16 shared eigenpairs and its default strength (30, and 1 "
+        "where τ is by evidence), `linear` samples its Gaussian "
         'logits (`link="mc"`, the default). UCI targets are standardised, and their NLL is of that scale. Cells are '
         "mean ± standard deviation over networks (seeds or splits), the best mean of a table in bold; *(of n)* marks a "
         "mean over fewer networks than the others. Differences smaller than the deviation tell nothing, and a small "
