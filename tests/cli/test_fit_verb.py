@@ -59,6 +59,16 @@ def test_options_reach_the_library(home: Path, succeed: Call) -> None:
     _same_posterior(Path("run/posterior.safetensors"), expected)
 
 
+@pytest.mark.parametrize("options", [(), ("--structure", "diag", "--prior", "activation")])
+def test_the_strength_of_the_prior_reaches_the_library(home: Path, succeed: Call, options: tuple[str, ...]) -> None:
+    succeed("fit", "run", *NETWORK, *TREES, *options, "--prior-strength", 4, "--prior-precision", 2)
+    x, labels = _table()
+    prior = infoform.Activation(2.0, strength=4.0)
+    structure = "diag" if options else "inf"
+    expected = infoform.Laplace(_network(), "classification", structure=structure, prior=prior)
+    _same_posterior(Path("run/posterior.safetensors"), expected.fit([(x, labels)], progress=False))
+
+
 def test_the_table_shows_every_layer_within_the_width(home: Path, succeed: Call) -> None:
     shown = succeed("fit", "run", *NETWORK, *TREES, "--quiet", width=80).stdout
     assert "│ 0     │   5×4 │" in shown
@@ -303,6 +313,8 @@ def test_bad_weights(home: Path, fail: Fail, weights: str, said: str) -> None:
         (["--memory", "lots"], "memory must be"),
         (["--max-memory", "1kB"], "max_memory must be at least"),
         (["--prior-precision", "-1"], "prior_precision"),
+        (["--prior-strength", "-1"], "the strength of the activation prior must be finite and not negative"),
+        (["--prior-strength", "3", "--structure", "diag"], "got the isotropic one; add --prior activation"),
     ],
 )
 def test_bad_options(home: Path, fail: Fail, options: list[str], said: str) -> None:

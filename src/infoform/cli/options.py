@@ -196,6 +196,14 @@ class PosteriorOptions:
     prior_rank: Annotated[
         int, typer.Option(metavar="K", help="Directions of the activation prior.", rich_help_panel="Posterior")
     ] = 16
+    prior_strength: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Of the activation prior; where not given 30, and 1 once tuned by evidence.",
+            rich_help_panel="Posterior",
+        ),
+    ] = None
     prior_precision: Annotated[
         float | None, typer.Option(metavar="TAU", help="Prior precision, before tuning.", rich_help_panel="Posterior")
     ] = None

@@ -13,6 +13,8 @@ from infoform.cli.record import Record, recorded
 
 if TYPE_CHECKING:
     from infoform.laplace import Laplace
+    from infoform.likelihoods import Likelihood
+    from infoform.priors import Prior
 
 
 def fit(
@@ -165,7 +167,9 @@ def _fitted(
             raise Mistake(f"--noise is for regression, got --likelihood {likelihood}; leave it out.")
         chosen = Regression(noise)
     settings = asdict(posterior)
-    precision = settings.pop("prior_precision")
+    precision, strength = settings.pop("prior_precision"), settings.pop("prior_strength")
+    if strength is not None:
+        settings["prior"] = _strong(posterior, chosen, strength)
     network = source.load(model.device)
     laplace = Laplace(network, chosen, **settings | {"rank": read_rank(posterior.rank)})
     if precision is not None:
@@ -175,6 +179,16 @@ def _fitted(
     opened = read_for(network, data, options, chosen.name, {}, labelled=True)
     laplace.fit(opened.loader, **how)
     return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
+
+
+def _strong(posterior: PosteriorOptions, likelihood: "Likelihood", strength: float) -> "Prior":
+    from infoform.defaults import default_prior
+    from infoform.priors import Activation
+
+    name = posterior.prior or default_prior(posterior.structure, likelihood)
+    if name != Activation.name:
+        raise Mistake(f"--prior-strength is of the activation prior, got the {name} one; add --prior activation.")
+    return Activation(strength=strength)
 
 
 def _updated(
