@@ -295,3 +295,23 @@ def test_bytes_are_off_by_half_a_step_at_most(structure: str) -> None:
 def test_a_remainder_that_may_be_negative_is_not_stored_as_bytes() -> None:
     with pytest.raises(ValueError, match="storage='uint8' keeps a logarithm"):
         inf(layer(), rank=5, correction="additive", clip=False, storage=torch.uint8)
+
+
+@pytest.mark.parametrize("rank", [4, 20])
+@pytest.mark.parametrize("prior_rank", [0, 3])
+@pytest.mark.parametrize("correction", ["scaled", "additive"])
+def test_samples_formed_some_rows_at_a_time_are_the_same(
+    rank: int, prior_rank: int, correction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 4)).double()
+    loader = [(torch.randn(20, 6, dtype=torch.float64), torch.arange(20) % 4)]
+    options: dict[str, Any] = {"rank": rank, "correction": correction, "prior": "activation", "prior_rank": prior_rank}
+    laplace = Laplace(model, "classification", **options).fit(loader, progress=False)
+    for layer in laplace.posterior(prior_precision=0.3).layers.values():
+        noise = torch.randn(3, *layer.shape, dtype=torch.float64)
+        whole = layer.transform(noise)
+        for room in (1, 50, 100):
+            monkeypatch.setattr("infoform.posteriors.inf.LARGEST", room)
+            torch.testing.assert_close(layer.transform(noise), whole, rtol=1e-11, atol=1e-12)
+        monkeypatch.undo()

@@ -213,21 +213,18 @@ class Inf(LayerPosterior):
         rows, u, v = self._rows, self._gradient_vectors, self._padded_vectors
         y = noise.view(-1, *self.shape)
         inputs_first = v.shape[1] <= u.shape[1]  # the narrow side first
-        inner = y.new_zeros(len(y), *((self.shape[0], v.shape[1]) if inputs_first else (u.shape[1], self.shape[1])))
-        taken = None if rows.factor is None else y.new_empty(len(y), self.shape[0], rows.factor.shape[1])
         parts, scratches = _row_parts(y)
+        projected, shared = [], []
         for part, scratch in zip(parts, scratches, strict=True):
             own = y[:, part].mul_(rows.root[part])
             scaled = own if self.scale is None else torch.mul(self.scale[part], own, out=scratch)
-            if inputs_first:
-                inner[:, part] = torch.bmm(scaled, _each(v, y))
-            else:
-                inner.baddbmm_(_each(u[part].T, y), scaled)
-            if taken is not None and rows.factor is not None:
-                taken[:, part] = torch.bmm(own, _each(rows.factor, y))
-        inner = u.T @ inner if inputs_first else inner @ v
-        if taken is not None and self._shared is not None:
-            taken = rows.middle(taken, 0)
+            projected.append(torch.bmm(scaled, _each(v, y)) if inputs_first else torch.bmm(_each(u[part].T, y), scaled))
+            if rows.factor is not None:
+                shared.append(torch.bmm(own, _each(rows.factor, y)))
+        inner = u.T @ _joined(projected) if inputs_first else _added(projected) @ v
+        taken = None
+        if self._shared is not None:
+            taken = rows.middle(_joined(shared), 0)
             inner -= u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
         flat = inner.flatten(-2)
         shrunk = flat.index_select(-1, self._positions) @ self._half[0] @ self._half[1]
@@ -438,6 +435,14 @@ def _row_parts(y: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
     kept = room(y, step * count * num_columns)
     sizes = [count * (part.stop - part.start) * num_columns for part in parts]
     return parts, [kept[:size].view(count, -1, num_columns) for size in sizes]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:  # (M, rows, p) each -> (M, G, p)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _added(parts: list[Tensor]) -> Tensor:  # (M, g, A) each
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
 def _each(matrix: Tensor, y: Tensor) -> Tensor:  # (p, q), (M, ...) -> (M, p, q)
