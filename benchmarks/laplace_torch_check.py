@@ -33,7 +33,7 @@ from infoform.prediction import Prediction
 RESULTS = Path(__file__).parent / "results" / "laplace_torch.json"
 PAGE = Path(__file__).parent.parent / "docs" / "laplace-torch.md"
 SHOWN = {"accuracy": 4, "nll": 4, "ece": 4, "entropy": 3, "entropy_unknown": 3, "auroc": 4, "fpr95": 3}
-BESIDE = ("plain", "kfac isotropic mc validation", "inf isotropic mc validation", "inf activation:16x30 mc validation")
+BESIDE = ("plain", "kfac isotropic mc validation", "inf isotropic mc validation", "inf activation:8x30 mc validation")
 
 
 def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str,
         print(f"τ = {tau:.3g}: NLL {found:.4f}", flush=True)
         return found
 
-    tau, tried = find_minimum(score)
+    tau, tried = find_minimum(score, rise=0.02, flat=0.001)
     fitted.prior_precision = tau
     predict = partial(sampled, fitted, network, samples=settings.samples)
     known, unknown = predict(parts.test[0]), predict(parts.unknown)

@@ -19,3 +19,12 @@ def test_a_score_that_is_not_finite_is_never_the_best() -> None:
     tau, tried = find_minimum(lambda tau: math.inf if tau < 1e4 else tau)
     assert tau == 1e4
     assert all(math.isfinite(score) for _, score in tried)
+
+
+def test_a_plateau_above_the_minimum_is_crossed() -> None:
+    def score(tau: float) -> float:  # flat and falling a little where the prior has closed over the network
+        return 1 - 0.2 * math.exp(-((math.log10(tau) + 1) ** 2)) - 1e-5 * math.log10(tau)
+
+    tau, tried = find_minimum(score, rise=0.02, flat=0.001)
+    assert tau == pytest.approx(0.1)
+    assert max(tau for tau, _ in tried) == 1e3

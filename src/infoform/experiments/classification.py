@@ -1,7 +1,7 @@
 """Known and unknown images, with one set of hyperparameters: what MNIST/notMNIST and CIFAR-10/SVHN share.
 
 A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
-its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16x30 mc validation 0`: the prior knows 16
+its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:8x30 mc validation 0`: the prior knows 8
 directions of each layer's inputs, and has a strength of 30 (1 if not said). The structure `last-layer` is `inf` of the
 last layer alone, `inf@uint8` is stored as bytes. Tuning is by
 
@@ -55,7 +55,7 @@ class ClassificationSettings(Settings):
     l2: float = 1e-8
     cosine: bool = False  # a rate that falls to zero calibrates MNIST's network, and is not what the paper studies
     rank: int = 100
-    prior_rank: int = 16
+    prior_rank: int = 8
     samples: int = 20  # networks of a sampled prediction
     tuning_samples: int = 6
     swag_epochs: int = 1
@@ -249,7 +249,7 @@ class Run:
         size = float(self.settings.train)
         begun = time.perf_counter()
         if tuning == "validation":
-            tau, tried = find_minimum(lambda tau: score(nll, tau, size))
+            tau, tried = find_minimum(lambda tau: score(nll, tau, size), rise=0.02, flat=0.001)
             count = size
         elif tuning == "evidence":
             tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=size, **options))
@@ -322,8 +322,8 @@ def _fitted(run: Run, network: nn.Module, *, fresh: bool) -> infoform.Laplace:
     return laplace
 
 
-def batches(data: Data | Tensor, size: int = 2_500) -> list[Any]:
-    """Cut data into batches: large ones, since every batch draws the sampled networks again."""
+def batches(data: Data | Tensor, size: int = 100) -> list[Any]:
+    """Cut data into batches: small ones, whose activations take memory that is there and not fresh pages."""
     if isinstance(data, Tensor):
         return list(data.split(size))
     return list(zip(data[0].split(size), data[1].split(size), strict=True))

@@ -167,7 +167,7 @@ class Run:
             (size, tau), tried = halve(score, pairs, rounds)
         elif tuning == "validation":
             look = Round(1, s.tuning_images, s.tuning_samples)
-            tau, tried = find_minimum(lambda tau: score(size, tau, look), start=3)
+            tau, tried = find_minimum(lambda tau: score(size, tau, look), start=3, rise=0.02, flat=0.001)
         else:
             options: dict[str, Any] = {"structure": structure, "prior": prior, "num_data": size}
             tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, **options), start=3)

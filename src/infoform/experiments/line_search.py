@@ -3,31 +3,46 @@
 import math
 from collections.abc import Callable
 
+INFINITE = 1e12
+
 
 def find_minimum(
-    score: Callable[[float], float], *, start: int = 2, bounds: tuple[int, int] = (-6, 8)
+    score: Callable[[float], float],
+    *,
+    start: int = 2,
+    bounds: tuple[int, int] = (-6, 8),
+    rise: float = 0.0,
+    flat: float = 0.0,
 ) -> tuple[float, list[list[float]]]:
     """Return τ of the least score, and all that was tried as [τ, score], by τ; scores that are not finite become 1e12.
 
-    Decades are tried outwards from `start` (an exponent of ten) as long as the score falls, then the half and the
-    quarter decades beside the best: about eight evaluations, where the score has one minimum.
+    Decades are tried from `start` (an exponent of ten) to both sides until the score is above the least by more than a
+    share of `rise`, upwards also until it changes by less than a share of `flat`: the prior has then closed over the
+    trained network, and there is a plateau, which downwards is crossed. Then come the half and the quarter decades
+    beside the best.
     """
     seen: dict[float, float] = {}
 
     def value(exponent: float) -> float:
         if exponent not in seen:
             found = score(10.0**exponent)
-            seen[exponent] = found if math.isfinite(found) else 1e12
+            seen[exponent] = found if math.isfinite(found) else INFINITE
         return seen[exponent]
 
-    best = float(start)
-    value(best)
+    value(start)
     for step in (1, -1):
-        while bounds[0] <= best + step <= bounds[1] and value(best + step) <= value(best):
-            best += step
+        near = start
+        while bounds[0] <= near + step <= bounds[1]:
+            least = min(seen.values())
+            before, near = near, near + step
+            if value(near) > least + rise * abs(least):
+                break
+            if step > 0 and INFINITE > value(near) > (1 - flat) * value(before):
+                break
+    best = min(seen, key=lambda exponent: seen[exponent])
     for width in (0.5, 0.25):
-        for near in (best - width, best + width):
-            if bounds[0] <= near <= bounds[1]:
-                value(near)
+        for beside in (best - width, best + width):
+            if bounds[0] <= beside <= bounds[1]:
+                value(beside)
         best = min(seen, key=lambda exponent: seen[exponent])
     return 10.0**best, [[10.0**exponent, seen[exponent]] for exponent in sorted(seen)]
