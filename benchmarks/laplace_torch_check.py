@@ -33,7 +33,7 @@ from infoform.prediction import Prediction
 RESULTS = Path(__file__).parent / "results" / "laplace_torch.json"
 PAGE = Path(__file__).parent.parent / "docs" / "laplace-torch.md"
 SHOWN = {"accuracy": 4, "nll": 4, "ece": 4, "entropy": 3, "entropy_unknown": 3, "auroc": 4, "fpr95": 3}
-BESIDE = ("plain", "kfac isotropic mc validation", "inf isotropic mc validation", "inf activation:8x30 mc validation")
+BESIDE = ("plain", "kfac isotropic mc validation", "inf isotropic mc validation", "inf activation:16x30 mc validation")
 
 
 def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str, Any]:

@@ -409,18 +409,16 @@ def test_projections_by_row_hold_what_the_shared_part_takes(rank: int) -> None:
 
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("rank", [0, 1, 2, A])
-def test_crossings_by_row_and_grams_are_products(rank: int, scaled: bool) -> None:
+def test_what_rows_and_columns_share_and_grams_are_products(rank: int, scaled: bool) -> None:
     blocks, inputs, columns = row_blocks(rank), normal(5, A), normal(A, 3)
     scale = torch.rand(G, A, generator=torch.Generator().manual_seed(2), dtype=torch.float64) if scaled else None
     rows_of_scale = torch.ones(G, A).double() if scale is None else scale
-    expected = torch.stack(
-        [
-            inputs @ inverse @ (row.unsqueeze(1) * columns)
-            for inverse, row in zip(row_inverses(blocks), rows_of_scale, strict=True)
-        ],
-        dim=2,
-    )
-    assert_close(blocks.row_cross(scale, columns, inputs), expected)
+    if rank:  # what the shared part takes from products of inputs with scaled columns
+        inverses = torch.stack([row.reciprocal().diag() for row in blocks.diagonal]) - torch.stack(row_inverses(blocks))
+        shared = blocks.whitened_shared(blocks.row_shared(scale, columns))
+        raw = torch.einsum("ga,na,ap->gnp", blocks.inverse, inputs, blocks.factor)
+        expected = inputs @ inverses @ (rows_of_scale.unsqueeze(2) * columns)  # (G, N, a)
+        assert_close((raw @ blocks.taken(shared))[..., rank:], expected)
     gradient_vectors = normal(G, 2)
     rows, picked = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 0, 2, 1])
     kept = torch.stack(

@@ -166,10 +166,11 @@ class _Used:
     call: Call
     gradients: list[Tensor | None]  # C of (N, ...); None where an output does not depend on this call
 
-    def by_output(self, layer: Layer, part: slice) -> Tensor:  # -> (C, H, N, S, G / H)
+    def by_output(self, layer: Layer, part: slice, *, dim: int = 0) -> Tensor:
+        """Return the gradients as the layer's rule has them, (H, N, S, G / H), with outputs on a new axis."""
         known = next(gradient for gradient in self.gradients if gradient is not None)
         given = (torch.zeros_like(known) if gradient is None else gradient for gradient in self.gradients)
-        return torch.stack([layer.rule.gradients(self.call.module, gradient[part]) for gradient in given])
+        return torch.stack([layer.rule.gradients(self.call.module, gradient[part]) for gradient in given], dim)
 
 
 def _collect(capture: Capture, outputs: Tensor) -> dict[str, list[_Used]]:
@@ -198,17 +199,19 @@ def _layer_covariance(layer: Layer, posterior: LayerPosterior, used: list[_Used]
         each = num_inputs + 2 * count * num_outputs + posterior.width * (num_inputs + num_outputs)
     else:
         each = one.numel() + count * num_outputs * (one.shape[2] + 3 * num_inputs)
-    step = max(1, CHUNK_BYTES // (each * one.element_size()))
+    chunks = -(-examples * each * one.element_size() // CHUNK_BYTES)
+    step = -(-examples // min(chunks, examples))  # of about equal size
     parts = []
     for start in range(0, examples, step):
         part = slice(start, start + step)
         inputs = _inputs(layer, used, part).to(posterior.dtype)  # (H, N, S, A)
-        outputs = torch.cat([one.by_output(layer, part) for one in used], dim=3).to(posterior.dtype)
         if is_outer(inputs):
-            parts.append(posterior.outer_covariance(inputs[0, :, 0], outputs[:, 0, :, 0].transpose(0, 1)))
-        else:
-            jacobians = torch.einsum("hnsa,chnsg->nchga", inputs, outputs).flatten(2, 3)
-            parts.append(posterior.covariance(jacobians))
+            outputs = used[0].by_output(layer, part, dim=2)[0, :, :, 0]  # (N, C, G)
+            parts.append(posterior.outer_covariance(inputs[0, :, 0], outputs.to(posterior.dtype)))
+            continue
+        outputs = torch.cat([one.by_output(layer, part) for one in used], dim=3).to(posterior.dtype)
+        jacobians = torch.einsum("hnsa,chnsg->nchga", inputs, outputs).flatten(2, 3)
+        parts.append(posterior.covariance(jacobians))
     return torch.cat(parts)
 
 

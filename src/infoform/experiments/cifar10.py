@@ -61,8 +61,8 @@ networks are trained to be over-confident; with two cores that takes fewer image
                 tuning_samples=3,
                 swag_snapshots=4,
                 search_trials=3,
-                methods=("inf activation:8 mc validation", "kfac isotropic mc evidence", "swag"),
-                repeated=("inf activation:8 mc validation",),
+                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence", "swag"),
+                repeated=("inf activation:16 mc validation",),
             )
         if full:
             return ClassificationSettings(

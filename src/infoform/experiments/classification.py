@@ -1,7 +1,7 @@
 """Known and unknown images, with one set of hyperparameters: what MNIST/notMNIST and CIFAR-10/SVHN share.
 
 A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
-its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:8x30 mc validation 0`: the prior knows 8
+its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16x30 mc validation 0`: the prior knows 16
 directions of each layer's inputs, and has a strength of 30 (1 if not said). The structure `last-layer` is `inf` of the
 last layer alone, `inf@uint8` is stored as bytes. Tuning is by
 
@@ -55,7 +55,7 @@ class ClassificationSettings(Settings):
     l2: float = 1e-8
     cosine: bool = False  # a rate that falls to zero calibrates MNIST's network, and is not what the paper studies
     rank: int = 100
-    prior_rank: int = 8
+    prior_rank: int = 16
     samples: int = 20  # networks of a sampled prediction
     tuning_samples: int = 6
     swag_epochs: int = 1

@@ -8,11 +8,11 @@ from typing import Any
 from infoform.experiments.result import Result
 
 Rows = Mapping[str, list[dict[str, Any]]]
-OURS = "inf activation:8x30 linear validation"  # all defaults of the library
-SAMPLED = "inf activation:8x30 mc validation"
-WEAK = "inf activation:8 linear validation"  # the same with a strength of 1
-WEAK_SAMPLED = "inf activation:8 mc validation"
-BYTES = "inf@uint8 activation:8x30 mc validation"
+OURS = "inf activation:16x30 linear validation"  # all defaults of the library
+SAMPLED = "inf activation:16x30 mc validation"
+WEAK = "inf activation:16 linear validation"  # the same with a strength of 1
+WEAK_SAMPLED = "inf activation:16 mc validation"
+BYTES = "inf@uint8 activation:16x30 mc validation"
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,15 @@ METHODS = (
     WEAK_SAMPLED,
     "inf isotropic mc validation",
     *(f"{structure} isotropic mc validation" for structure in PAPERS),
-    "last-layer activation:8 linear validation",
-    "inf activation:8 linear evidence",  # whose strength is 1
-    "inf activation:8 mc evidence",
+    "last-layer activation:16 linear validation",
+    "inf activation:16 linear evidence",  # whose strength is 1
+    "inf activation:16 mc evidence",
     *(f"{structure} isotropic mc evidence" for structure in PAPERS),
     *(f"{structure} isotropic mc search" for structure in PAPERS),
-    "inf activation:8x30 mc search",
+    "inf activation:16x30 mc search",
 )
-STRONGER = tuple(f"{structure} activation:8x30 mc validation" for structure in PAPERS)
-WEAKER = (WEAK, *(f"{structure} activation:8 mc validation" for structure in PAPERS))
+STRONGER = tuple(f"{structure} activation:16x30 mc validation" for structure in PAPERS)
+WEAKER = (WEAK, *(f"{structure} activation:16 mc validation" for structure in PAPERS))
 REPEATED = (OURS, SAMPLED, "kfac isotropic mc validation", "efb-paper isotropic mc validation")
 BASELINES = ("mc-dropout", "swag")
 
@@ -116,8 +116,8 @@ The paper's search, which takes as long as all else, was made for the paper's IN
                 swag_epochs=1,
                 swag_snapshots=4,
                 search_trials=3,
-                methods=("inf activation:8 mc validation", "kfac isotropic mc evidence", *BASELINES),
-                repeated=("inf activation:8 mc validation",),
+                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence", *BASELINES),
+                repeated=("inf activation:16 mc validation",),
             )
         if full:
             return ClassificationSettings(

@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -41,14 +40,14 @@ from infoform.eigenbasis import (
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
 from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
+from infoform.posteriors.outer import OuterForm
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
-from infoform.posteriors.rowblocks import RowBlocks, row_covariance
+from infoform.posteriors.rowblocks import RowBlocks
 from infoform.priors import LayerPrior
 from infoform.room import LARGEST, room
 
 CORRECTIONS = ("scaled", "additive")
 CORES = ("full", "diagonal")
-SCRATCH = 2**23  # numbers held while output covariances are formed
 LANES = 16  # numbers that a processor's vector unit takes at a time
 LEAST_REMAINDER = {torch.float64: 2.0**-16}  # of f, left in D at any rank where scaled
 
@@ -162,10 +161,6 @@ class Inf(LayerPosterior):
         return self.information.device
 
     @property
-    def width(self) -> int:
-        return 2 + self.prior.rank
-
-    @property
     def note(self) -> str:
         if not self.clipped:
             return ""
@@ -267,39 +262,7 @@ class Inf(LayerPosterior):
         return covariance - kept @ kept.mT
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """Return J_c P⁻¹ J_dᵀ, some examples at a time in the same memory: fresh pages cost more than numbers."""
-        vectors, grown, _ = self._spectrum
-        order, _, _ = self._by_column
-        whitener = (self._factor @ (vectors / grown))[order]  # (K, K)
-        columns = self._input_vectors.shape[1]
-        step = max(1, min(len(inputs), SCRATCH // (self.rank * self.shape[0] + columns * self.shape[1])))
-        spread = inputs.new_empty(step, columns, self.shape[1])
-        picked = inputs.new_empty(step, self.rank, self.shape[0])
-        parts = []
-        for a, g in zip(inputs.split(step), outputs.split(step), strict=True):
-            projected = None if self.prior.rank == 0 else self._rows.row_project(a)
-            covariance = row_covariance(self._rows.row_variance(a, projected), g)
-            inner = self._outer_project(a, g, projected, spread[: len(a)], picked[: len(a)]) @ whitener
-            parts.append(covariance - inner @ inner.mT)
-        return torch.cat(parts)
-
-    def _outer_project(
-        self, inputs: Tensor, outputs: Tensor, projected: Tensor | None, spread: Tensor, picked: Tensor
-    ) -> Tensor:  # (N, A), (N, C, G), (N, G, p), (N, a, A), (N, K, G) -> (N, C, K)
-        """Return U_Tᵀ S R⁻¹ J_c, the pairs sorted by column."""
-        _, bounds, weights = self._by_column
-        cross = self._rows.row_cross(
-            self.scale,
-            self._input_vectors,
-            inputs,
-            weights=self._scaled_inverse,
-            shared=self._whitened_shared,
-            projected=projected,
-            scratch=spread,
-        )  # (N, a, G)
-        for column, (start, stop) in enumerate(pairwise(bounds)):
-            torch.mul(cross[:, column : column + 1], weights[start:stop], out=picked[:, start:stop])
-        return outputs @ picked.mT
+        return self._outer.covariance(inputs, outputs)
 
     def log_det(self) -> Tensor:
         return self._spectrum[2]
@@ -332,14 +295,24 @@ class Inf(LayerPosterior):
         return RowBlocks(self.num_data * self.remainder + self.prior.precision, self.prior)
 
     @cached_property
-    def _by_column(self) -> tuple[Tensor, list[int], Tensor]:
-        """Return the pairs in the order of their columns, where each column's begin, and their columns of U_G."""
+    def _outer(self) -> OuterForm:
+        vectors, grown, _ = self._spectrum
         rows, columns = self.indices
         order = columns.argsort(stable=True)
         counts = columns.bincount(minlength=self._input_vectors.shape[1])
-        bounds = [0, *counts.cumsum(0).tolist()]
-        weights = self._gradient_vectors[:, rows[order]].T.contiguous()  # (K, G)
-        return order, bounds, weights
+        taken = None
+        if self._whitened_shared is not None:
+            taken = self._rows.taken(self._whitened_shared)
+        return OuterForm(
+            inverse=self._rows.inverse,
+            scaled_inverse=self._scaled_inverse,
+            columns=self._input_vectors,
+            factor=self._rows.factor,
+            taken=taken,
+            rows=self._gradient_vectors[:, rows[order]].T.contiguous(),
+            bounds=[0, *counts.cumsum(0).tolist()],
+            whitener=(self._factor @ (vectors / grown))[order],
+        )
 
     @cached_property
     def _scaled_inverse(self) -> Tensor:  # S D'^(-1) (G, A)

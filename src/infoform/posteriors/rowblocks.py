@@ -53,13 +53,12 @@ class RowBlocks:
         total = (self.diagonal * x**2).sum((-2, -1))
         return total if self.factor is None else total + ((x @ self.factor) ** 2).sum((-2, -1))
 
-    def row_variance(self, inputs: Tensor, projected: Tensor | None = None) -> Tensor:  # (N, A) -> (N, G)
-        """Return aᵀ R_g⁻¹ a for every example and row; `projected` is `row_project(inputs)`, where it is at hand."""
+    def row_variance(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G)
+        """Return aᵀ R_g⁻¹ a for every example and row."""
         variance = inputs**2 @ self.inverse.T
         if self.factor is None:
             return variance
-        inner = self.row_project(inputs) if projected is None else projected
-        taken: Tensor = torch.linalg.vector_norm(inner, dim=2)
+        taken: Tensor = torch.linalg.vector_norm(self.row_project(inputs), dim=2)
         return variance - taken.square_().T
 
     def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (G, N, p)
@@ -117,31 +116,6 @@ class RowBlocks:
             gram.addmm_(picked, picked.T, alpha=-1)
         return gram
 
-    def row_cross(
-        self,
-        scale: Tensor | None,
-        input_vectors: Tensor,
-        inputs: Tensor,
-        *,
-        weights: Tensor | None = None,
-        shared: Tensor | None = None,
-        projected: Tensor | None = None,
-        scratch: Tensor | None = None,
-    ) -> Tensor:  # (G, A), (A, a), (N, A) -> (N, a, G)
-        """Return u_jᵀ S_g R_g⁻¹ a for all examples, columns and rows.
-
-        `weights` (`scaled_inverse`), `shared` (`whitened_shared`) and `projected` (`row_project`) where they are at
-        hand, and `scratch` memory (N, a, A).
-        """
-        weights = self.scaled_inverse(scale) if weights is None else weights
-        spread = torch.mul(inputs.unsqueeze(1), input_vectors.T, out=scratch)  # (N, a, A)
-        cross = (spread.flatten(0, 1) @ weights.T).view(*spread.shape[:2], len(weights))
-        if self.factor is None:
-            return cross
-        shared = self.whitened_shared(self.row_shared(scale, input_vectors)) if shared is None else shared
-        projected = self.row_project(inputs) if projected is None else projected
-        return cross.sub_((projected @ shared).permute(1, 2, 0))
-
     def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
         """Return V^(1/2) Wᵀ D_g⁻¹ S_g u_j for every row and column, in float64: what the two low ranks share."""
         assert self.factor is not None
@@ -157,6 +131,10 @@ class RowBlocks:
     def whitened_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
         """Return Lᵀ (L Lᵀ = M for R⁻¹) times `row_shared`."""
         return self._whitener.mT @ shared.to(self.diagonal.dtype)
+
+    def taken(self, whitened_shared: Tensor) -> Tensor:  # (G, p, a) -> (G, p, p + a)
+        """Return [L, L Lᵀ V^(1/2) Wᵀ D⁻¹ S U_A] for every row, from `whitened_shared`: see outer.py."""
+        return torch.cat([self._whitener, self._whitener @ whitened_shared], dim=2)
 
     @cached_property
     def root(self) -> Tensor:  # D^(-1/2) (G, A)
