@@ -1,5 +1,7 @@
 import json
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import pytest
 from infoform import experiments
 from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment
 from infoform.experiments.__main__ import main
+from infoform.experiments.claims import Claims
 from infoform.experiments.markdown import bold_best, mean_std, table
 from infoform.experiments.runner import page_text, reproduce, result_path, write_page
 
@@ -27,6 +30,8 @@ class Squares(Experiment[SquareSettings]):
     def __init__(self) -> None:
         self.count, self.done, self.fail_at = 3, list[str](), ""
         self.error: BaseException = KeyboardInterrupt()
+        self.order: dict[str, list[str]] = {}
+        self.after: Callable[[], object] = lambda: None
 
     def settings(self, *, quick: bool = False, full: bool = False) -> SquareSettings:
         return SquareSettings(count=1 if quick else self.count)
@@ -34,10 +39,14 @@ class Squares(Experiment[SquareSettings]):
     def pieces(self, settings: SquareSettings) -> Sequence[str]:
         return [str(index) for index in range(settings.count)]
 
+    def needs(self, key: str, settings: SquareSettings) -> Sequence[str]:
+        return self.order.get(key, ())
+
     def run_piece(self, key: str, settings: SquareSettings, *, cache: Path) -> dict[str, Any]:
         if key == self.fail_at:
             raise self.error
         self.done.append(key)
+        self.after()
         return {"square": int(key) ** 2, "third": int(key) / 3}
 
     def page(self, result: Result) -> str:
@@ -159,6 +168,9 @@ def test_every_experiment_of_the_table_is_itself(name: str) -> None:
         keys = list(one.pieces(settings))
         assert keys
         assert len(set(keys)) == len(keys)
+        for number, key in enumerate(keys):  # one process alone can do them in their order, several can do them all
+            assert key not in one.needs(key, settings)
+            assert set(one.needs(key, settings)) <= set(keys[:number])
 
 
 COMMITTED = Path(__file__).parents[2] / "results"
@@ -188,3 +200,43 @@ def test_tables_are_markdown() -> None:
     assert mean_std([1.0, 3.0], 1) == "2.0 ± 1.4"
     assert mean_std([1.0]) == "1.000"
     assert bold_best(["x", "y"], [2.0, 1.0]) == ["x", "**y**"]
+
+
+def test_processes_share_the_pieces_of_a_run(squares: Squares, tmp_path: Path) -> None:
+    """Another process holds piece 0 and dies; this one does the others, and then what was left."""
+    script = f"""
+import time
+from pathlib import Path
+from infoform.experiments.claims import Claims
+claim = Claims(Path({str(tmp_path / "squares.json")!r})).claim("0")
+print("held" if claim else "refused", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert Claims(tmp_path / "squares.json").claim("0") is None
+        squares.after = lambda: other.kill() if len(squares.done) == 2 else None
+        result = reproduce("squares", out=tmp_path, progress=False)
+    assert squares.done == ["1", "2", "0"]
+    assert list(result.pieces) == ["0", "1", "2"]
+    assert [path.name for path in tmp_path.iterdir()] == ["squares.json"]
+
+
+def test_a_piece_waits_for_those_that_it_needs(squares: Squares, tmp_path: Path) -> None:
+    squares.order = {"0": ["2"], "2": ["1"]}
+    reproduce("squares", out=tmp_path, progress=False)
+    assert squares.done == ["1", "2", "0"]
+
+
+def test_what_another_process_has_found_meanwhile_is_kept(squares: Squares, tmp_path: Path) -> None:
+    def other() -> None:  # finishes the last piece while the first is worked on
+        path = tmp_path / "squares.json"
+        before = Result.load(path) if path.exists() else Result("squares", {"seed": 0, "count": 3}, 0, 3)
+        before.with_piece("2", {"square": 4}, seconds=1.0, peak_memory_bytes=0).save(path)
+
+    squares.after = lambda: other() if squares.done == ["0"] else None
+    result = reproduce("squares", out=tmp_path, progress=False)
+    assert squares.done == ["0", "1"]
+    assert result.complete
+    assert result.pieces["2"] == {"square": 4}

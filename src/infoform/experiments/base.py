@@ -40,6 +40,10 @@ class Experiment(ABC, Generic[S]):
     def pieces(self, settings: S) -> Sequence[str]:
         """Return the keys of all pieces, in the order in which they are run."""
 
+    def needs(self, key: str, settings: S) -> Sequence[str]:
+        """Return the keys of the pieces whose work a piece reads from the cache: they are done before it."""
+        return ()
+
     @abstractmethod
     def run_piece(self, key: str, settings: S, *, cache: Path) -> dict[str, Any]:
         """Do one piece. `cache` is a folder for what pieces and experiments share, trained weights say."""

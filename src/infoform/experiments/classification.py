@@ -102,6 +102,14 @@ class Classification(Experiment[ClassificationSettings]):
             keys += [f"{work} {seed}" for work in ("network", "curvature", "plain", *chosen)]
         return [*keys, "ensemble 0"]
 
+    def needs(self, key: str, settings: ClassificationSettings) -> Sequence[str]:
+        *work, seed = key.split()
+        if work == ["network"]:
+            return ()
+        if work == ["ensemble"]:
+            return [f"network {number}" for number in range(settings.networks)]
+        return [f"network {seed}"] if len(work) == 1 else [f"network {seed}", f"curvature {seed}"]
+
     def run_piece(self, key: str, settings: ClassificationSettings, *, cache: Path) -> dict[str, Any]:
         *work, last = key.split()
         run = Run(self, settings, cache, int(last))

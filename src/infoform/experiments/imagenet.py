@@ -63,6 +63,9 @@ class ImageNet(Experiment[ImageNetSettings]):
     def pieces(self, settings: ImageNetSettings) -> Sequence[str]:
         return ["fit", "plain", "temperature", *settings.methods]
 
+    def needs(self, key: str, settings: ImageNetSettings) -> Sequence[str]:
+        return ["fit"] if len(key.split()) > 1 else ()
+
     def run_piece(self, key: str, settings: ImageNetSettings, *, cache: Path) -> dict[str, Any]:
         work = key.split()
         run = Run(settings, cache)

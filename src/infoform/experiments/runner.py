@@ -1,20 +1,24 @@
-"""Run an experiment, piece by piece, into one JSON; stop and resume at will; write its page."""
+"""Run an experiment, piece by piece, into one JSON, by one process or several; stop and resume; write its page."""
 
 import json
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from infoform.experiments import get_experiment
+from infoform.experiments.base import Experiment
+from infoform.experiments.claims import Claims
 from infoform.experiments.result import Result
 from infoform.provenance import commit, peak_memory
+
+PAUSE = 1.0  # seconds, before looking again for a piece to do
 
 
 def result_path(name: str, out: Path, *, quick: bool = False, full: bool = False) -> Path:
@@ -34,7 +38,8 @@ def reproduce(
     """Run the pieces that are missing, and return the result, which is also in `result_path(...)`.
 
     The file is written after every piece, so that a run stopped by Ctrl-C, or by a failing piece, goes on from there
-    when it is called again. `cache` (default: a folder in `out`) keeps what pieces share and may be deleted.
+    when it is called again. Called by several processes at once, each does the pieces that no other has claimed.
+    `cache` (default: a folder in `out`) keeps what pieces share and may be deleted.
     """
     if quick and full:
         raise ValueError("a run is either quick or full, got both; leave one out.")
@@ -43,12 +48,25 @@ def reproduce(
     keys = list(experiment.pieces(settings))
     path = result_path(name, out, quick=quick, full=full)
     wanted = json.loads(json.dumps(asdict(settings)))
-    result = _resume(path, wanted) if path.exists() else Result(name, wanted, settings.seed, len(keys))
-    missing = [key for key in keys if key not in result.pieces]
-    if not missing:
+    claims = Claims(path)
+    known = {"commit": commit(), "versions": _versions(experiment.packages), "total": len(keys)}
+
+    def so_far() -> Result:
+        return _resume(path, wanted) if path.exists() else Result(name, wanted, settings.seed, len(keys))
+
+    def store(key: str, found: dict[str, Any], seconds: float) -> None:
+        with claims.alone():
+            before = replace(so_far(), **known)
+            after = before.with_piece(key, found, seconds=seconds, peak_memory_bytes=peak_memory() or 0)
+            ordered = {one: after.pieces[one] for one in keys if one in after.pieces}
+            try:
+                replace(after, pieces=ordered).save(path)
+            except ValueError as error:
+                raise ValueError(f"piece '{key}' of '{name}' must hold finite numbers only: {error}.") from error
+
+    result = so_far()
+    if result.complete:
         return result
-    known = {"commit": commit(), "versions": _versions(experiment.packages)}
-    result = Result(**{**vars(result), **known, "total": len(keys)})
     cache = out / "cache" if cache is None else cache
     bar = Progress(
         TextColumn(name),
@@ -61,19 +79,36 @@ def reproduce(
         disable=not progress,
     )
     with bar:
-        task = bar.add_task("", total=len(keys), completed=len(keys) - len(missing))
-        for key in missing:
-            bar.update(task, description=key)
-            begun = time.perf_counter()
-            found = experiment.run_piece(key, settings, cache=cache)
-            seconds = time.perf_counter() - begun
-            result = result.with_piece(key, found, seconds=seconds, peak_memory_bytes=peak_memory() or 0)
-            try:
-                result.save(path)
-            except ValueError as error:
-                raise ValueError(f"piece '{key}' of '{name}' must hold finite numbers only: {error}.") from error
-            bar.advance(task)
+        task = bar.add_task("", total=len(keys))
+        while not result.complete:
+            with claims.alone():
+                result = so_far()
+                claimed = _next_piece(experiment, settings, keys, result, claims)
+            bar.update(task, completed=len(result.pieces))
+            if claimed is None:
+                bar.update(task, description="waiting for other processes")
+                time.sleep(0.0 if result.complete else PAUSE)
+                continue
+            key, claim = claimed
+            with claim:
+                bar.update(task, description=key)
+                begun = time.perf_counter()
+                found = experiment.run_piece(key, settings, cache=cache)
+                store(key, found, time.perf_counter() - begun)
+    claims.remove()
     return result
+
+
+def _next_piece(
+    experiment: Experiment[Any], settings: Any, keys: list[str], result: Result, claims: Claims
+) -> tuple[str, IO[str]] | None:
+    """Claim the first piece that is missing, has what it needs, and that no other process works on."""
+    for key in keys:
+        if key not in result.pieces and all(one in result.pieces for one in experiment.needs(key, settings)):
+            claim = claims.claim(key)
+            if claim is not None:
+                return key, claim
+    return None
 
 
 def write_page(name: str, result: Result, docs: Path) -> Path:

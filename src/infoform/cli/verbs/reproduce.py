@@ -33,7 +33,8 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper.
 
-    Interrupted, it goes on from where it stopped. Data are read from the folder that the variable INFOFORM_DATA names.
+    Interrupted, it goes on from where it stopped; started several times at once, it is shared out. Data are read from
+    the folder that the variable INFOFORM_DATA names.
 
     Examples:
 
