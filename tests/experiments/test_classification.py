@@ -12,10 +12,12 @@ from torch import Tensor, nn
 import infoform
 from infoform.experiments import get_experiment
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
+from infoform.experiments.classification_page import chance_ece
 from infoform.experiments.classification_targets import Target, against, fixed, memory
 from infoform.experiments.mnist import spaced
 from infoform.experiments.result import Result
 from infoform.experiments.training import Training, train
+from infoform.priors import Activation
 
 METHOD = "inf activation:4 mc validation"
 SETTINGS = ClassificationSettings(
@@ -101,7 +103,8 @@ def test_a_method_is_tuned_on_what_it_says_and_scored_as_by_hand(result: Result,
     x, y = parts.train
     training = Training(2, 20, 1e-2, SETTINGS.l2)
     network = train(experiment.network, x, y, training=training, seed=0, path=tmp_path / "n.pt").network
-    laplace = infoform.Laplace(network, "classification", rank=3, prior_rank=4, seed=0)
+    prior = Activation(strength=1.0)  # what a method has whose name does not say it
+    laplace = infoform.Laplace(network, "classification", rank=3, prior=prior, prior_rank=4, seed=0)
     laplace.fit([parts.curvature], progress=False)
 
     def nll(data: tuple[Tensor, Tensor], tau: float, samples: int) -> float:
@@ -153,3 +156,13 @@ def test_settings_of_all_sizes_name_methods_that_are_run(name: str) -> None:
         assert keys[-1] == "ensemble 0"
         assert isinstance(experiment, Classification)
         assert isinstance(dict(experiment.network().named_modules())[experiment.last_layer], nn.Linear)
+
+
+def test_the_ece_by_chance_is_that_of_answers_drawn_with_their_confidence() -> None:
+    bins = {"confidence": [None, 0.3, 0.6, 0.95], "count": [0, 200, 500, 3000]}
+    counts, confidence = torch.tensor([200.0, 500.0, 3000.0]).double(), torch.tensor([0.3, 0.6, 0.95]).double()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        right = torch.binomial(counts.expand(4000, 3), confidence.expand(4000, 3))
+    simulated = (right - counts * confidence).abs().sum(1).mean() / counts.sum()
+    assert chance_ece(bins) == pytest.approx(float(simulated), rel=0.03)

@@ -1,10 +1,11 @@
 """The page of a classification experiment: tables from its JSON, beside the paper's numbers, and the targets."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from infoform.experiments.classification_targets import Target
+from infoform.experiments.classification_targets import OURS, Target
 from infoform.experiments.markdown import mean_std, table
 from infoform.experiments.result import Result
 
@@ -131,7 +132,23 @@ def _targets(rows: Mapping[str, list[Row]], result: Result, targets: Sequence[Ta
         met = value >= bound if target.at_least else value <= bound
         verdict = "met" if met else f"**missed** by {abs(value - bound):.3g}"
         cells.append([target.text, f"{'≥' if target.at_least else '≤'} {bound:.4g}", f"{value:.4g}", verdict])
-    return table(["", "target", "here", ""], cells)
+    return f"{_chance(rows)}\n\n" + table(["", "target", "here", ""], cells)
+
+
+def _chance(rows: Mapping[str, list[Row]]) -> str:
+    method = OURS if OURS in rows else "plain"
+    expected = mean(chance_ece(row["reliability"]) for row in rows[method])
+    return (
+        f"Answers with the confidences of {title(method)} that were perfectly calibrated would have an ECE of about "
+        f"{expected:.4f} by chance."
+    )
+
+
+def chance_ece(bins: Mapping[str, list[Any]]) -> float:
+    """Return the ECE of perfectly calibrated answers: E of a bin's error is (2 p (1 − p) / (π n))^(1/2)."""
+    filled = [(p, n) for p, n in zip(bins["confidence"], bins["count"], strict=True) if n]
+    errors = (n * math.sqrt(2 * p * (1 - p) / (math.pi * n)) for p, n in filled)
+    return sum(errors) / sum(bins["count"])
 
 
 def _pictures(name: str) -> str:
