@@ -6,7 +6,8 @@
 
 Same images for the curvature, the same N (by laplace-torch's temperature, examples / N), τ by the NLL of the same
 held-out images on the same grid, the same number of sampled networks. What differs: laplace-torch's KFAC has no
-factored damping by default, P = N G ⊗ A + τ 1, and its Fisher is exact here as by its default.
+factored damping by default, P = N G ⊗ A + τ 1, and its Fisher is exact here as by its default. Batch norm is held
+fixed, as in ours.
 """
 
 import argparse
@@ -33,7 +34,13 @@ from infoform.prediction import Prediction
 RESULTS = Path(__file__).parent / "results" / "laplace_torch.json"
 PAGE = Path(__file__).parent.parent / "docs" / "laplace-torch.md"
 SHOWN = {"accuracy": 4, "nll": 4, "ece": 4, "entropy": 3, "entropy_unknown": 3, "auroc": 4, "fpr95": 3}
-BESIDE = ("plain", "kfac isotropic mc validation", "inf isotropic mc validation", "inf activation:16x30 mc validation")
+BESIDE = (
+    "plain",
+    "kfac isotropic mc validation",
+    "inf isotropic mc validation",
+    "inf activation:16x30 mc validation",
+    "inf activation:16x30 linear validation",
+)
 
 
 def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str, Any]:
@@ -42,6 +49,9 @@ def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str,
     assert isinstance(experiment, Classification)
     run = Run(experiment, settings, cache, 0)
     network, parts = run.trained(0).network, run.parts
+    for module in network.modules():  # as in ours, and as its default backend wants it
+        if isinstance(module, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d):
+            module.requires_grad_(False)
     begun = time.perf_counter()
     fitted = import_module("laplace").Laplace(
         network,
@@ -73,14 +83,14 @@ def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str,
 
 def sampled(fitted: Any, network: torch.nn.Module, images: Tensor, samples: int) -> Prediction:
     """Return the mean over networks with laplace-torch's sampled weights, the same for all images."""
-    mean = fitted.mean.clone()
+    mean, parameters = fitted.mean.clone(), [one for one in network.parameters() if one.requires_grad]
     drawn = fitted.sample(samples, generator=torch.Generator().manual_seed(0))  # (M, weights)
     outputs = []
     with torch.no_grad():
         for weights in drawn:
-            torch.nn.utils.vector_to_parameters(weights, network.parameters())
+            torch.nn.utils.vector_to_parameters(weights, parameters)
             outputs.append(torch.cat([network(batch) for batch in batches(images)]))
-        torch.nn.utils.vector_to_parameters(mean, network.parameters())
+        torch.nn.utils.vector_to_parameters(mean, parameters)
         plain = torch.cat([network(batch) for batch in batches(images)])
     return get_likelihood("classification").from_samples(torch.stack(outputs), plain, noise=None)
 

@@ -9,9 +9,34 @@ from torch import Tensor, nn
 from infoform.data import cifar10, svhn
 from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification_targets import BYTES, SAMPLED, Target, against, fixed, memory
+from infoform.experiments.classification_targets import (
+    BYTES,
+    OURS,
+    SAMPLED,
+    WEAK_SAMPLED,
+    Target,
+    against,
+    fixed,
+    memory,
+)
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
-from infoform.experiments.mnist import METHODS, REPEATED, STRONGER
+from infoform.experiments.mnist import METHODS, PAPERS, STRONGER
+
+MEASURED = (  # by default; --full has all
+    OURS,
+    SAMPLED,
+    BYTES,
+    WEAK_SAMPLED,
+    "inf isotropic mc validation",
+    *(f"{structure} isotropic mc validation" for structure in PAPERS),
+    *STRONGER,
+    "last-layer activation:16 linear validation",
+    "inf activation:16 mc evidence",
+    *(f"{structure} isotropic mc evidence" for structure in PAPERS),
+    "inf-paper isotropic mc search",
+    "inf activation:16x30 mc search",
+    "swag",
+)
 
 
 class CIFAR10(Classification):
@@ -29,14 +54,24 @@ class CIFAR10(Classification):
         "efb-paper isotropic mc validation": (0.0343, 0.417),
         "inf-paper isotropic mc validation": (0.0084, 0.434),
     }
-    remarks: ClassVar[str] = """One earlier run was seen before this one, and given up after one method: ten epochs on
+    remarks: ClassVar[str] = """Two earlier runs were seen before this one, and given up. In the first, ten epochs on
 45,000 images with a rate that falls along a cosine made a network that is not over-confident (held-out images: accuracy
-.803, mean confidence .785, NLL .586), and the NLL of held-out data was the same for every τ from 100 on. The paper's
-networks are trained to be over-confident; with two cores that takes fewer images, and a constant rate."""
+.803, mean confidence .785, NLL .586), and the NLL of held-out data was the same for every τ from 100 on. The second had
+the networks of this run after 20 epochs (test images: accuracy .724, NLL .802, ECE .036): every τ from 10 on had the
+same NLL within .001, and no posterior bettered it. The paper's networks are trained to be over-confident, so these
+were trained on, to 40 epochs.
+
+`mc` was tuned with four sampled networks and predicts with ten. The mean of few networks has a larger NLL than that of
+many, the more so the wider the posterior, so few of them choose a posterior that is too narrow. That is probably why,
+with a strength of 1 and for KFAC, the τ of the evidence has a lower test NLL than that of held-out data; it was not
+tried with more. `linear` has no such error, so that its rows and those of `mc` are not alike. Pieces were run
+side by side at several commits of one evening, some of them stopped for a while, so their seconds say little; the
+paper's search was made for the paper's INF and for ours alone."""
     targets: ClassVar[Sequence[Target]] = (
         fixed("ECE on CIFAR-10", "ece", 0.0084, at_least=False),
         fixed("the same, sampled", "ece", 0.0084, at_least=False, method=SAMPLED),
         against("accuracy: the plain network's less 0.1 %", "accuracy", "plain", at_least=True, slack=-0.001),
+        against("the same, sampled", "accuracy", "plain", at_least=True, slack=-0.001, method=SAMPLED),
         against("AUROC: that of the ensemble", "auroc", "ensemble", at_least=True),
         against("the same by mutual information", "auroc_mutual_information", "ensemble", at_least=True),
         against("NLL: KFAC's", "nll", "kfac isotropic mc validation", at_least=False),
@@ -45,6 +80,7 @@ networks are trained to be over-confident; with two cores that takes fewer image
         memory("the same in bfloat16", "inf activation, bfloat16", "kfac isotropic", 1 / 6),
         memory("the same as bytes", "inf activation, uint8", "kfac isotropic", 1 / 6),
         against("NLL as bytes: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES),
+        against("NLL sampled: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=SAMPLED),
     )
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:
@@ -89,8 +125,8 @@ networks are trained to be over-confident; with two cores that takes fewer image
             samples=10,
             tuning_samples=4,
             search_trials=12,
-            methods=(*METHODS, *STRONGER, "swag"),
-            repeated=REPEATED,
+            methods=MEASURED,
+            repeated=(OURS, SAMPLED, "kfac isotropic mc validation"),
         )
 
     def network(self) -> nn.Module:
