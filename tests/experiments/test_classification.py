@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -159,7 +159,7 @@ def test_settings_of_all_sizes_name_methods_that_are_run(name: str) -> None:
 
 
 def test_the_ece_by_chance_is_that_of_answers_drawn_with_their_confidence() -> None:
-    bins = {"confidence": [None, 0.3, 0.6, 0.95], "count": [0, 200, 500, 3000]}
+    bins: dict[str, list[Any]] = {"confidence": [None, 0.3, 0.6, 0.95], "count": [0, 200, 500, 3000]}
     counts, confidence = torch.tensor([200.0, 500.0, 3000.0]).double(), torch.tensor([0.3, 0.6, 0.95]).double()
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -148,7 +148,7 @@ def chance_ece(bins: Mapping[str, list[Any]]) -> float:
     """Return the ECE of perfectly calibrated answers: E of a bin's error is (2 p (1 − p) / (π n))^(1/2)."""
     filled = [(p, n) for p, n in zip(bins["confidence"], bins["count"], strict=True) if n]
     errors = (n * math.sqrt(2 * p * (1 - p) / (math.pi * n)) for p, n in filled)
-    return sum(errors) / sum(bins["count"])
+    return float(sum(errors) / sum(bins["count"]))
 
 
 def _pictures(name: str) -> str:

@@ -49,7 +49,7 @@ def reproduce(
     path = result_path(name, out, quick=quick, full=full)
     wanted = json.loads(json.dumps(asdict(settings)))
     claims = Claims(path)
-    known = {"commit": commit(), "versions": _versions(experiment.packages), "total": len(keys)}
+    known: dict[str, Any] = {"commit": commit(), "versions": _versions(experiment.packages), "total": len(keys)}
 
     def so_far() -> Result:
         return _resume(path, wanted) if path.exists() else Result(name, wanted, settings.seed, len(keys))
