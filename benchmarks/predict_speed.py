@@ -111,7 +111,7 @@ def write_page(results: dict[str, Any]) -> None:
             for prior, row in rows.items()
         ),
         f"Aimed at: {TARGETS['linear']} for `linear` and {TARGETS['mc']} for `mc`, on both networks. The activation "
-        "prior's 16 directions cost `linear` as many products of the size of a forward pass in every linear layer "
+        "prior's 8 directions cost `linear` as many products of the size of a forward pass in every linear layer "
         "(`GAp` in [the table of costs](predicting.md#the-closed-form-of-linear)), and `mc` two more passes over the "
         "weights of each sample. `prior_rank=0` avoids both; what it loses is how well unknown inputs are told apart: "
         "AUROC .87 for .93 on the demo's digits, nothing on MNIST against notMNIST.",

@@ -81,7 +81,7 @@ class FitSettings:
     fisher_samples: int = 1
     basis_data: float = 1.0  # share of the batches that bases are found from
     basis_size: int | str | None = "auto"  # leading columns kept of U_A and of U_G; None for all, or as many as needed
-    prior_rank: int = 16  # eigenpairs of the inputs that the activation prior may use
+    prior_rank: int = 8  # eigenpairs of the inputs that the activation prior may use
     block_limit: int = 4096  # weights of the largest layer whose exact block is kept
     seed: int = 0
     autocast: torch.dtype | None = None  # of the forward pass; sums are in float32 at least

@@ -67,7 +67,7 @@ class Laplace:
         basis_data: float = 1.0,
         storage: str | None = None,
         prior: str | Prior | None = None,
-        prior_rank: int = 16,
+        prior_rank: int = 8,
         fisher: str = "mc",
         fisher_samples: int = 1,
         layers: Sequence[str] | None = None,

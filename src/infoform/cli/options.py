@@ -195,7 +195,7 @@ class PosteriorOptions:
     ] = None
     prior_rank: Annotated[
         int, typer.Option(metavar="K", help="Directions of the activation prior.", rich_help_panel="Posterior")
-    ] = 16
+    ] = 8
     prior_strength: Annotated[
         float | None,
         typer.Option(

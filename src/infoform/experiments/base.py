@@ -31,6 +31,7 @@ class Experiment(ABC, Generic[S]):
     summary: ClassVar[str]  # one line
     reproduces: ClassVar[str]  # which table or figure of the paper
     packages: ClassVar[tuple[str, ...]] = ()  # whose versions matter, besides infoform, torch and numpy
+    choices: ClassVar[tuple[str, ...]] = ()  # settings that say which pieces there are, and change none of them
 
     @abstractmethod
     def settings(self, *, quick: bool = False, full: bool = False) -> S:

@@ -11,21 +11,20 @@ from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
 from infoform.experiments.classification_targets import (
     BYTES,
+    DEFAULT,
     OURS,
     SAMPLED,
+    WEAK,
     Target,
     against,
     fixed,
     memory,
 )
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
-from infoform.experiments.mnist import METHODS, PAPERS, STRONGER
+from infoform.experiments.mnist import METHODS, STRONGER
 
-LEFT_OUT = (
-    "inf activation:16 linear evidence",
-    *(f"{one} isotropic mc search" for one in PAPERS if one != "inf-paper"),
-)
-MEASURED = (*(method for method in METHODS if method not in LEFT_OUT), *STRONGER, "swag")  # by default; --full has all
+MEASURED = (*METHODS, WEAK, *STRONGER, "swag")  # MC dropout would be of another network
+LAST_LAYER = "last-layer activation:16 linear validation"
 
 
 class CIFAR10(Classification):
@@ -103,8 +102,8 @@ paper's search was made for the paper's INF and for ours alone."""
                 tuning_samples=30,
                 swag_epochs=20,
                 search_trials=300,
-                methods=(*METHODS, *STRONGER, "swag"),  # MC dropout would be of another network
-                repeated=(*METHODS, *STRONGER, "swag"),
+                methods=MEASURED,
+                repeated=MEASURED,
             )
         return ClassificationSettings(
             train=15_000,
@@ -115,7 +114,7 @@ paper's search was made for the paper's INF and for ours alone."""
             tuning_samples=4,
             search_trials=12,
             methods=MEASURED,
-            repeated=(OURS, SAMPLED, "kfac isotropic mc validation"),
+            repeated=(DEFAULT, OURS, SAMPLED, "kfac isotropic mc validation", LAST_LAYER),
         )
 
     def network(self) -> nn.Module:

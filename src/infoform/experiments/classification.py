@@ -86,6 +86,7 @@ class Classification(Experiment[ClassificationSettings]):
     targets: ClassVar[Sequence[Target]]
     remarks: ClassVar[str] = ""  # what a reader should know of how the sizes were chosen
     packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn")
+    choices: ClassVar[tuple[str, ...]] = ("methods", "repeated")
 
     @abstractmethod
     def network(self) -> nn.Module:

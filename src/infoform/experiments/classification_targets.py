@@ -8,7 +8,8 @@ from typing import Any
 from infoform.experiments.result import Result
 
 Rows = Mapping[str, list[dict[str, Any]]]
-OURS = "inf activation:16x30 linear validation"  # all defaults of the library
+OURS = "inf activation:16x30 linear validation"  # all defaults of the library, with more directions of the prior
+DEFAULT = "inf activation:8x30 linear validation"  # all defaults
 SAMPLED = "inf activation:16x30 mc validation"
 WEAK = "inf activation:16 linear validation"  # the same with a strength of 1
 WEAK_SAMPLED = "inf activation:16 mc validation"

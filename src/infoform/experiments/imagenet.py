@@ -27,6 +27,7 @@ class ImageNet(Experiment[ImageNetSettings]):
     summary: ClassVar[str] = "MobileNetV1-0.25, trained on ImageNet, and asked about photographs and about paintings."
     reproduces: ClassVar[str] = "the figures of calibration and out-of-domain data on ImageNet, on another network"
     packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn", "pillow")
+    choices: ClassVar[tuple[str, ...]] = ("methods",)
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ImageNetSettings:
         if quick:
@@ -46,9 +47,6 @@ class ImageNet(Experiment[ImageNetSettings]):
         if full:
             return ImageNetSettings(
                 network=self.network,
-                images=1000,
-                test=1000,
-                unknown=500,
                 linear_samples=30,
                 rounds=((100, 200, 30),),
                 tuning_images=200,

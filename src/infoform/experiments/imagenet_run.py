@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from infoform.experiments.training import Shuffled
 from infoform.likelihoods import get_likelihood
 from infoform.metrics import nll
 from infoform.prediction import Prediction
+from infoform.priors import get_prior
 
 STRUCTURES = (
     "inf activation mc",
@@ -32,7 +33,12 @@ STRUCTURES = (
     "inf isotropic mc",
     "efb-paper isotropic mc",
 )
-OTHERS = ("inf activation linear-mc validation", "inf activation mc evidence", "kfac isotropic mc evidence")
+OTHERS = (
+    "inf activation mc validation",
+    "inf activation linear-mc validation",
+    "inf activation mc evidence",
+    "kfac isotropic mc evidence",
+)
 HELD_OUT = 5  # every fifth image of the first ones
 
 
@@ -41,21 +47,21 @@ class ImageNetSettings(Settings):
     """Sizes of a run."""
 
     network: str = "mobilenet"
-    images: int = 400  # classes of which the first image is for fit and tuning
-    test: int = 200  # classes of which the second image is for testing
-    unknown: int = 100  # paintings
+    images: int = 1000  # classes of which the first image is for fit and tuning
+    test: int = 1000  # classes of which the second image is for testing
+    unknown: int = 500  # paintings
     samples: int = 30  # networks of a prediction by `mc`
     linear_samples: int = 5  # by `linear-mc`, each of which costs three times as much
     methods: tuple[str, ...] = (*(f"{one} search" for one in STRUCTURES), *OTHERS, "swag")
     statistics: str = "all"  # "needed": those of `inf` and `diag` alone
-    rounds: tuple[tuple[int, int, int], ...] = ((100, 8, 1), (20, 25, 2), (5, 80, 5))  # pairs, images, samples
-    tuning_images: int = 25  # for τ alone
-    tuning_samples: int = 2
+    rounds: tuple[tuple[int, int, int], ...] = ((100, 20, 1), (20, 50, 2), (5, 200, 5))  # pairs, images, samples
+    tuning_images: int = 100  # for τ alone
+    tuning_samples: int = 3
     num_data: tuple[float, float] = (1e4, 1e8)  # bounds of the search
-    prior_precision: tuple[float, float] = (1.0, 1e8)
+    prior_precision: tuple[float, float] = (1e-2, 1e8)
     training_images: float = 1_281_167.0
     rank: int = 100
-    prior_rank: int = 16
+    prior_rank: int = 8
     size: int = 224  # pixels
     swag_epochs: int = 4
     swag_learning_rate: float = 1e-4
@@ -148,9 +154,11 @@ class Run:
         s, laplace = self.settings, self.laplace()
         held_x, held_y = self.pictures.held_out
         linear = kind == "linear-mc"
+        options: dict[str, Any] = {"structure": structure}
+        options["prior"] = get_prior(prior).tuned(by_evidence=tuning == "evidence")
 
         def outputs(x: Tensor, count: float, tau: float, samples: int) -> Tensor:
-            posterior = laplace.posterior(structure=structure, prior=prior, prior_precision=tau, num_data=count)
+            posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
             return sampled_outputs(laplace, posterior, x, samples=samples, seed=s.seed, linear=linear)
 
         def score(count: float, tau: float, one: Round) -> float:
@@ -169,8 +177,8 @@ class Run:
             look = Round(1, s.tuning_images, s.tuning_samples)
             tau, tried = find_minimum(lambda tau: score(size, tau, look), start=3, rise=0.02, flat=0.001)
         else:
-            options: dict[str, Any] = {"structure": structure, "prior": prior, "num_data": size}
-            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, **options), start=3)
+            evidence = partial(laplace.log_evidence, num_data=size, **options)
+            tau, tried = find_minimum(lambda tau: -evidence(prior_precision=tau), start=3)
         tuned = time.process_time()
         samples = s.linear_samples if linear else s.samples
         test, classes = self.pictures.test

@@ -11,6 +11,7 @@ from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
 from infoform.experiments.classification_targets import (
     BYTES,
+    DEFAULT,
     OURS,
     SAMPLED,
     WEAK,
@@ -24,6 +25,7 @@ from infoform.experiments.classifiers import lenet
 
 PAPERS = ("diag", "kfac", "efb-paper", "inf-paper")  # the paper's estimators
 METHODS = (
+    DEFAULT,
     OURS,
     SAMPLED,
     BYTES,
@@ -39,7 +41,7 @@ METHODS = (
 )
 STRONGER = tuple(f"{structure} activation:16x30 mc validation" for structure in PAPERS)
 WEAKER = (WEAK, *(f"{structure} activation:16 mc validation" for structure in PAPERS))
-REPEATED = (OURS, SAMPLED, "kfac isotropic mc validation", "efb-paper isotropic mc validation")
+REPEATED = (DEFAULT, OURS, SAMPLED, "kfac isotropic mc validation", "efb-paper isotropic mc validation")
 BASELINES = ("mc-dropout", "swag")
 
 

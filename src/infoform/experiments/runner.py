@@ -3,7 +3,6 @@
 import json
 import platform
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -38,7 +37,8 @@ def reproduce(
     """Run the pieces that are missing, and return the result, which is also in `result_path(...)`.
 
     The file is written after every piece, so that a run stopped by Ctrl-C, or by a failing piece, goes on from there
-    when it is called again. Called by several processes at once, each does the pieces that no other has claimed.
+    when it is called again; so does one that has got more pieces since. Called by several processes at once, each does
+    the pieces that no other has claimed.
     `cache` (default: a folder in `out`) keeps what pieces share and may be deleted.
     """
     if quick and full:
@@ -52,7 +52,8 @@ def reproduce(
     known: dict[str, Any] = {"commit": commit(), "versions": _versions(experiment.packages), "total": len(keys)}
 
     def so_far() -> Result:
-        return _resume(path, wanted) if path.exists() else Result(name, wanted, settings.seed, len(keys))
+        new = Result(name, wanted, settings.seed, len(keys))
+        return _resume(path, new, keys, experiment.choices) if path.exists() else new
 
     def store(key: str, found: dict[str, Any], seconds: float) -> None:
         with claims.alone():
@@ -147,16 +148,18 @@ This page is written from the run's JSON by `python -m infoform.experiments {nam
 """
 
 
-def _resume(path: Path, wanted: Mapping[str, Any]) -> Result:
+def _resume(path: Path, new: Result, keys: list[str], choices: tuple[str, ...]) -> Result:
+    """Return what the file has of a run; settings that only choose pieces may have come to choose more of them."""
     result = Result.load(path)
-    for key in sorted({*wanted, *result.settings}):
-        was, now = result.settings.get(key), wanted.get(key)
-        if was != now:
+    more = result.pieces.keys() <= set(keys)
+    for key in sorted({*new.settings, *result.settings}):
+        was, now = result.settings.get(key), new.settings.get(key)
+        if was != now and not (more and key in choices):
             raise ValueError(
                 f"'{path}' was made with other settings ({key} was {_plain(was)}, is {_plain(now)}); "
                 "move it away, or choose another folder with out=."
             )
-    return result
+    return replace(result, settings=new.settings, total=new.total)
 
 
 def _plain(value: Any) -> str:

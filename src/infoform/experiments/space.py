@@ -37,7 +37,7 @@ class SpaceSettings(Settings):
 
     networks: tuple[str, ...] = tuple(ARCHITECTURES)
     rank: int = 100
-    prior_rank: int = 16
+    prior_rank: int = 8
     images: int = 8  # photographs of the fit
     size: int = 64  # pixels of their middle
     paper_basis: bool = False  # whether KFAC, EFB and the paper's INF are fitted, with their eigendecompositions
