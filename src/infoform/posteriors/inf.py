@@ -27,10 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import Self
 
-from infoform.curvature import CORE_LIMIT, Curvature, Wanted
+from infoform.curvature import Curvature, Wanted
 from infoform.eigenbasis import (
-    SUPPORTS,
-    Eigenbasis,
     expanded_diagonal,
     gather_pairs,
     scatter_pairs,
@@ -40,15 +38,13 @@ from infoform.eigenbasis import (
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
 from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
+from infoform.posteriors.draws import LANES, DrawForm
+from infoform.posteriors.inf_options import check_options, enough_columns, enough_pairs
 from infoform.posteriors.outer import OuterForm
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
 from infoform.posteriors.rowblocks import RowBlocks
 from infoform.priors import LayerPrior
-from infoform.room import LARGEST, room
 
-CORRECTIONS = ("scaled", "additive")
-CORES = ("full", "diagonal")
-LANES = 16  # numbers that a processor's vector unit takes at a time
 LEAST_REMAINDER = {torch.float64: 2.0**-16}  # of f, left in D at any rank where scaled
 
 
@@ -79,9 +75,9 @@ class Inf(LayerPosterior):
         return Wanted(
             diagonal=True,
             bases=frozenset({basis}),
-            columns=_enough_columns(rank, basis),
+            columns=enough_columns(rank, basis),
             cores=(basis,) if coupled else (),
-            core_size=_enough_pairs(rank) if coupled else 0,
+            core_size=enough_pairs(rank) if coupled else 0,
         )
 
     @classmethod
@@ -103,7 +99,7 @@ class Inf(LayerPosterior):
         if basis not in curvature.bases:
             required(None, f"{basis} basis", curvature)
         eigen = curvature.bases[basis]
-        _check_options(curvature, eigen, rank, support, correction, core, storage, clip)
+        check_options(curvature, eigen, rank, support, correction, core, storage, clip)
         first = required(eigen.core_pairs, f"core of the {basis} basis", curvature) if core == "full" else None
         rows, columns = select_pairs(eigen.eigenvalues, rank=rank, support=support, first=first)
         used_rows, rows_kept = rows.unique(return_inverse=True)
@@ -200,38 +196,7 @@ class Inf(LayerPosterior):
         return self.transform_(noise.clone())
 
     def transform_(self, noise: Tensor) -> Tensor:
-        """As `transform`, of y = R^(-1/2) noise, y − R⁻¹ C Q diag((1 − (1+k)^(-1/2)) / k) Qᵀ Cᵀ y.
-
-        What the low ranks of prior and information share is small and known (`_shared`), so that each of them meets
-        the large matrices twice; these are read and written as seldom as can be, some rows at a time.
-        """
-        rows, u, v = self._rows, self._gradient_vectors, self._padded_vectors
-        y = noise.view(-1, *self.shape)
-        inputs_first = v.shape[1] <= u.shape[1]  # the narrow side first
-        parts, scratches = _row_parts(y)
-        projected, shared = [], []
-        for part, scratch in zip(parts, scratches, strict=True):
-            own = y[:, part].mul_(rows.root[part])
-            scaled = own if self.scale is None else torch.mul(self.scale[part], own, out=scratch)
-            projected.append(torch.bmm(scaled, _each(v, y)) if inputs_first else torch.bmm(_each(u[part].T, y), scaled))
-            if rows.factor is not None:
-                shared.append(torch.bmm(own, _each(rows.factor, y)))
-        inner = u.T @ _joined(projected) if inputs_first else _added(projected) @ v
-        taken = None
-        if self._shared is not None:
-            taken = rows.middle(_joined(shared), 0)
-            inner -= u.T @ (taken.unsqueeze(-2) @ self._shared[0]).squeeze(-2)
-        flat = inner.flatten(-2)
-        shrunk = flat.index_select(-1, self._positions) @ self._half[0] @ self._half[1]
-        kept = u @ torch.zeros_like(flat).index_copy_(-1, self._positions, shrunk).view_as(inner)
-        if taken is not None and self._shared is not None:
-            taken -= (self._shared[1] @ kept.unsqueeze(-1)).squeeze(-1)
-        for part, scratch in zip(parts, scratches, strict=True):
-            expanded = torch.bmm(kept[:, part], _each(v.T, y), out=scratch)
-            own = y[:, part].addcmul_(self._scaled_inverse[part], expanded, value=-1)
-            if taken is not None and rows.factor is not None:
-                expanded = torch.bmm(taken[:, part], _each(rows.factor.T, y), out=scratch)
-                own.addcmul_(rows.inverse[part], expanded, value=-1)
+        self._draws.transform_(noise.view(-1, *self.shape))
         return noise
 
     def solve(self, x: Tensor) -> Tensor:
@@ -315,16 +280,27 @@ class Inf(LayerPosterior):
         )
 
     @cached_property
-    def _scaled_inverse(self) -> Tensor:  # S D'^(-1) (G, A)
-        return self._rows.scaled_inverse(self.scale)
+    def _draws(self) -> DrawForm:
+        vectors, grown, _ = self._spectrum
+        rows, columns = self.indices
+        scaled = self._factor @ vectors
+        padding = self._padded_vectors.shape[1] - self._input_vectors.shape[1]
+        shared = None if self._row_shared is None else functional.pad(self._row_shared, (0, padding))
+        return DrawForm(
+            rows=self._rows,
+            scale=self.scale,
+            scaled_inverse=self._scaled_inverse,
+            gradient_vectors=self._gradient_vectors,
+            input_vectors=self._padded_vectors,
+            positions=rows * self._padded_vectors.shape[1] + columns,
+            shrink=scaled / (grown * (grown + 1)),  # written so that nothing cancels as k goes to 0
+            grow=scaled.T,
+            shared=None if shared is None else (shared.to(self.dtype), self._rows.solved_shared(shared)),
+        )
 
     @cached_property
-    def _shared(self) -> tuple[Tensor, Tensor] | None:  # (G, p, a) each
-        if self._row_shared is None:
-            return None
-        missing = self._padded_vectors.shape[1] - self._input_vectors.shape[1]
-        padded = functional.pad(self._row_shared, (0, missing))
-        return padded.to(self.dtype), self._rows.solved_shared(padded)
+    def _scaled_inverse(self) -> Tensor:  # S D'^(-1) (G, A)
+        return self._rows.scaled_inverse(self.scale)
 
     @cached_property
     def _whitened_shared(self) -> Tensor | None:  # (G, p, a)
@@ -348,18 +324,6 @@ class Inf(LayerPosterior):
         values, vectors = symmetric_eigh(factor.T @ gram @ factor, name="")
         log_det = self._rows.log_det() + values.log1p().sum()
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det
-
-    @cached_property
-    def _half(self) -> tuple[Tensor, Tensor]:  # (K, K) each
-        """Return the factors N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) and Qᵀ Lᵀ N^(1/2)."""
-        vectors, grown, _ = self._spectrum
-        scaled = self._factor @ vectors
-        return scaled / (grown * (grown + 1)), scaled.T  # written so that nothing cancels as k goes to 0
-
-    @prior_free
-    def _positions(self) -> Tensor:  # (K,): of the kept pairs in a flattened (g, a), padded
-        rows, columns = self.indices
-        return rows * self._padded_vectors.shape[1] + columns
 
     @prior_free
     def _root(self) -> Tensor:  # L (K, K), in float64
@@ -398,69 +362,3 @@ class Inf(LayerPosterior):
                 f"with this prior_precision the diagonal part of the precision is not positive for {bad} weights that "
                 "have information; give a prior_precision above 0, or use correction='scaled'."
             )
-
-
-def _row_parts(y: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
-    """Cut the rows into parts that the room of a thread holds, and give that room in the shape of each part."""
-    count, num_rows, num_columns = y.shape
-    step = min(num_rows, max(1, LARGEST // (count * num_columns)))
-    parts = [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
-    kept = room(y, step * count * num_columns)
-    sizes = [count * (part.stop - part.start) * num_columns for part in parts]
-    return parts, [kept[:size].view(count, -1, num_columns) for size in sizes]
-
-
-def _joined(parts: list[Tensor]) -> Tensor:  # (M, rows, p) each -> (M, G, p)
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-
-def _added(parts: list[Tensor]) -> Tensor:  # (M, g, A) each
-    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
-
-
-def _each(matrix: Tensor, y: Tensor) -> Tensor:  # (p, q), (M, ...) -> (M, p, q)
-    return matrix.expand(len(y), *matrix.shape)
-
-
-def _enough_pairs(rank: int | float | Mapping[str, int]) -> int:
-    """Return how many pairs to measure together: some more than are kept, since the choice comes first."""
-    if isinstance(rank, float):
-        return CORE_LIMIT
-    most = max(rank.values()) if isinstance(rank, Mapping) else rank
-    return min(CORE_LIMIT, most + most // 4)
-
-
-def _enough_columns(rank: int | float | Mapping[str, int], basis: str) -> int | None:
-    """Return how many leading columns of either side hold the largest pairs; None for all.
-
-    Pairs (i, j) of large Λ lie where both i and j are small: 100 of them use some 30 columns of a LeNet's layers.
-    Of the paper's basis, whose order is not that of Λ, and for a share of all pairs, all columns are kept.
-    """
-    if basis != "gradient" or isinstance(rank, float):
-        return None
-    most = max(rank.values()) if isinstance(rank, Mapping) else rank
-    return max(64, 4 * math.isqrt(most) + 4)
-
-
-def _check_options(
-    curvature: Curvature,
-    eigen: Eigenbasis,
-    rank: int,
-    support: str,
-    correction: str,
-    core: str,
-    storage: torch.dtype | None,
-    clip: bool,
-) -> None:
-    if support not in SUPPORTS:
-        raise ValueError(f"support must be one of {', '.join(map(repr, SUPPORTS))}, got {support!r}.")
-    if correction not in CORRECTIONS:
-        raise ValueError(f"correction must be one of {', '.join(map(repr, CORRECTIONS))}, got {correction!r}.")
-    if storage == torch.uint8 and not clip:
-        raise ValueError("storage='uint8' keeps a logarithm, which a negative D has not; leave clip=False out.")
-    if core not in CORES:
-        raise ValueError(f"core must be one of {', '.join(map(repr, CORES))}, got {core!r}.")
-    size = eigen.eigenvalues.numel()
-    if not 1 <= rank <= size:
-        of = "G * A" if size == curvature.shape[0] * curvature.shape[1] else "the pairs of the truncated basis"
-        raise ValueError(f"rank must be between 1 and {size} (= {of}) for layer '{curvature.name}', got {rank}.")
