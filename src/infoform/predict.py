@@ -28,7 +28,7 @@ from infoform.settings import check_choice, check_whole
 from infoform.together import SampledNetworks
 
 KINDS = ("linear", "mc", "linear-mc")
-CHUNK_BYTES = 8 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
+CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,12 @@ class SampledNetworks:
         attention = _unfused_attention() if self.linear or step > 1 else nullcontext()
         parts: list[list[Tensor]] = [[] for _ in batches]
         deviations: dict[str, Tensor] = {}  # the memory of one draw serves the next, whose outputs are copies
+        drawn: dict[str, Tensor] = {}
         with evaluation_mode(self.model), torch.no_grad(), attention:
             for start in range(0, samples, step):
                 count = min(step, samples - start)
                 deviations = self.posterior.sample(count, generator=generator, out=deviations)
-                drawn = self._parameters(means, deviations)
+                drawn = self._parameters(means, deviations, drawn)
                 for run, part in zip(runs, parts, strict=True):
                     part.append(_run_all(run, drawn, count))
                 if tick is not None:
@@ -130,12 +131,22 @@ class SampledNetworks:
 
         return run
 
-    def _parameters(self, means: Mapping[str, Tensor], deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        moved = {name: deviation.to(means[name]) for name, deviation in deviations.items()}
-        if not self.linear:
-            for name, deviation in moved.items():
-                deviation += means[name]  # in its own memory: fresh pages cost more than numbers
-        return self._cut(moved)
+    def _parameters(
+        self, means: Mapping[str, Tensor], deviations: Mapping[str, Tensor], out: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the parameters at these deviations, in the memory of `out`, if it fits; where linear, the deviations.
+
+        They are contiguous, which products with them need to be fast; fresh pages would cost more than numbers.
+        """
+        moved = self._cut({name: deviation.to(means[name]) for name, deviation in deviations.items()})
+        if self.linear:
+            return moved
+        found = {}
+        for name, mean in self._cut(means).items():
+            old = out.get(name)
+            memory = old if old is not None and old.shape == moved[name].shape else torch.empty_like(moved[name])
+            found[name] = torch.add(moved[name], mean, out=memory)
+        return found
 
     def _cut(self, matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:  # (..., G, A) a layer
         parameters: dict[str, Tensor] = {}

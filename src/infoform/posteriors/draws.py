@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from infoform.posteriors.rowblocks import RowBlocks
 from infoform.room import LARGEST, room
@@ -30,6 +31,7 @@ class DrawForm:
     shrink: Tensor  # N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) (K, K)
     grow: Tensor  # Qᵀ Lᵀ N^(1/2) (K, K)
     shared: tuple[Tensor, Tensor] | None  # (G, p, a) each: what W shares with U_A, and M times that
+    factor: Tensor | None  # W V^(1/2) (A, p), padded likewise
 
     def transform_(self, y: Tensor) -> None:  # (M, G, A)
         """Turn normal numbers into deviations from the trained weights, in place."""
@@ -41,12 +43,12 @@ class DrawForm:
             own = y[:, part].mul_(rows.root[part])
             scaled = own if self.scale is None else torch.mul(self.scale[part], own, out=scratch)
             projected.append(torch.bmm(scaled, _each(v, y)) if inputs_first else torch.bmm(_each(u[part].T, y), scaled))
-            if rows.factor is not None:
-                factored.append(torch.bmm(own, _each(rows.factor, y)))
+            if self.factor is not None:
+                factored.append(torch.bmm(own, _each(self.factor, y)))
         inner = u.T @ _joined(projected) if inputs_first else _added(projected) @ v
         taken = None
         if self.shared is not None:
-            taken = rows.middle(_joined(factored), 0)
+            taken = rows.middle(_joined(factored)[..., : rows.prior.rank], 0)
             inner -= u.T @ (taken.unsqueeze(-2) @ self.shared[0]).squeeze(-2)
         flat = inner.flatten(-2)
         shrunk = flat.index_select(-1, self.positions) @ self.shrink @ self.grow
@@ -59,6 +61,11 @@ class DrawForm:
             if taken is not None and rows.factor is not None:
                 expanded = torch.bmm(taken[:, part], _each(rows.factor.T, y), out=scratch)
                 own.addcmul_(rows.inverse[part], expanded, value=-1)
+
+
+def padded(vectors: Tensor) -> Tensor:  # (..., a) -> (..., a or some more)
+    """Add columns of zeros up to a multiple of `LANES`: products with odd widths take up to three times as long."""
+    return functional.pad(vectors, (0, -vectors.shape[-1] % LANES))
 
 
 def _row_parts(y: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)

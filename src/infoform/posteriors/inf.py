@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from typing_extensions import Self
 
 from infoform.curvature import Curvature, Wanted
@@ -38,7 +37,7 @@ from infoform.eigenbasis import (
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
 from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
-from infoform.posteriors.draws import LANES, DrawForm
+from infoform.posteriors.draws import DrawForm, padded
 from infoform.posteriors.inf_options import check_options, enough_columns, enough_pairs
 from infoform.posteriors.outer import OuterForm
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
@@ -168,8 +167,7 @@ class Inf(LayerPosterior):
 
     @prior_free
     def _padded_vectors(self) -> Tensor:  # (A, a or some more)
-        """Return U_A with columns of zeros up to a multiple of `LANES`: odd widths take up to three times as long."""
-        return functional.pad(self._input_vectors, (0, -self._input_vectors.shape[1] % LANES))
+        return padded(self._input_vectors)
 
     @prior_free
     def _gradient_vectors(self) -> Tensor:  # (G, g)
@@ -284,8 +282,7 @@ class Inf(LayerPosterior):
         vectors, grown, _ = self._spectrum
         rows, columns = self.indices
         scaled = self._factor @ vectors
-        padding = self._padded_vectors.shape[1] - self._input_vectors.shape[1]
-        shared = None if self._row_shared is None else functional.pad(self._row_shared, (0, padding))
+        shared = None if self._row_shared is None else padded(self._row_shared)
         return DrawForm(
             rows=self._rows,
             scale=self.scale,
@@ -296,6 +293,7 @@ class Inf(LayerPosterior):
             shrink=scaled / (grown * (grown + 1)),  # written so that nothing cancels as k goes to 0
             grow=scaled.T,
             shared=None if shared is None else (shared.to(self.dtype), self._rows.solved_shared(shared)),
+            factor=None if self._rows.factor is None else padded(self._rows.factor),
         )
 
     @cached_property

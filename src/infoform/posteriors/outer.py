@@ -15,7 +15,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-SCRATCH = 2**22  # numbers held at a time
+SCRATCH = 2**23  # numbers held at a time
 
 
 @dataclass(frozen=True, eq=False)
