@@ -24,7 +24,7 @@ from torch import Tensor
 from infoform.experiments import get_experiment
 from infoform.experiments.classification import Classification, ClassificationSettings, Run, batches
 from infoform.experiments.classification_measures import measures
-from infoform.experiments.line_search import find_minimum
+from infoform.experiments.line_search import find_least_nll
 from infoform.experiments.markdown import table
 from infoform.experiments.result import Result
 from infoform.likelihoods import get_likelihood
@@ -73,7 +73,7 @@ def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str,
         print(f"τ = {tau:.3g}: NLL {found:.4f}", flush=True)
         return found
 
-    tau, tried = find_minimum(score, rise=0.02, flat=0.001)
+    tau, tried = find_least_nll(score)
     fitted.prior_precision = tau
     predict = partial(sampled, fitted, network, samples=settings.samples)
     known, unknown = predict(parts.test[0]), predict(parts.unknown)

@@ -29,7 +29,7 @@ from infoform.experiments.classification_charts import draw
 from infoform.experiments.classification_measures import complexity, measures, spectra
 from infoform.experiments.classification_page import body
 from infoform.experiments.classification_targets import Target
-from infoform.experiments.line_search import find_minimum
+from infoform.experiments.line_search import find_least_nll, find_minimum
 from infoform.experiments.result import Result
 from infoform.experiments.training import Augment, Shuffled, Trained, Training, train
 from infoform.metrics import ece, nll
@@ -258,7 +258,7 @@ class Run:
         size = float(self.settings.train)
         begun = time.perf_counter()
         if tuning == "validation":
-            tau, tried = find_minimum(lambda tau: score(nll, tau, size), rise=0.02, flat=0.001)
+            tau, tried = find_least_nll(lambda tau: score(nll, tau, size))
             count = size
         elif tuning == "evidence":
             tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=size, **options))

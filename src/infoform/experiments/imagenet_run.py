@@ -17,7 +17,7 @@ from infoform.experiments.classification_measures import measures
 from infoform.experiments.halving import Round, halve, random_pairs
 from infoform.experiments.imagenet_networks import NETWORKS
 from infoform.experiments.imagenet_sampling import plain_outputs, sampled_outputs
-from infoform.experiments.line_search import find_minimum
+from infoform.experiments.line_search import find_least_nll, find_minimum
 from infoform.experiments.temperature import find_temperature
 from infoform.experiments.training import Shuffled
 from infoform.likelihoods import get_likelihood
@@ -175,7 +175,7 @@ class Run:
             (size, tau), tried = halve(score, pairs, rounds)
         elif tuning == "validation":
             look = Round(1, s.tuning_images, s.tuning_samples)
-            tau, tried = find_minimum(lambda tau: score(size, tau, look), start=3, rise=0.02, flat=0.001)
+            tau, tried = find_least_nll(lambda tau: score(size, tau, look), start=3)
         else:
             evidence = partial(laplace.log_evidence, num_data=size, **options)
             tau, tried = find_minimum(lambda tau: -evidence(prior_precision=tau), start=3)

@@ -46,3 +46,8 @@ def find_minimum(
                 value(beside)
         best = min(seen, key=lambda exponent: seen[exponent])
     return 10.0**best, [[10.0**exponent, seen[exponent]] for exponent in sorted(seen)]
+
+
+def find_least_nll(score: Callable[[float], float], *, start: int = 2) -> tuple[float, list[list[float]]]:
+    """As `find_minimum`, of the NLL of held-out data, which few sampled networks know to a share of .02 or so."""
+    return find_minimum(score, start=start, rise=0.02, flat=0.001)
