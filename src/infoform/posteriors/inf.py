@@ -228,7 +228,7 @@ class Inf(LayerPosterior):
         return self._outer.covariance(inputs, outputs)
 
     def log_det(self) -> Tensor:
-        return self._spectrum[2]
+        return self._rows.log_det() + self._spectrum[2].log1p().sum()
 
     def diagonal(self) -> Tensor:
         kept = self._kept_diagonal() if self.scale is None else self._information() - self.remainder
@@ -310,7 +310,7 @@ class Inf(LayerPosterior):
 
     @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return Q (K, K), (1 + k)^(1/2) (K,) and log det P.
+        """Return Q (K, K), (1 + k)^(1/2) and k (K,), the last in float64.
 
         Q diag Qᵀ is never multiplied out: where k spans many magnitudes its small part would drown in rounding.
         """
@@ -320,8 +320,7 @@ class Inf(LayerPosterior):
         )
         factor = math.sqrt(self.num_data) * self._root
         values, vectors = symmetric_eigh(factor.T @ gram @ factor, name="")
-        log_det = self._rows.log_det() + values.log1p().sum()
-        return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), log_det
+        return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), values
 
     @prior_free
     def _root(self) -> Tensor:  # L (K, K), in float64
@@ -350,6 +349,8 @@ class Inf(LayerPosterior):
 
     def _check_invertible(self) -> None:
         diagonal = self._rows.diagonal
+        if bool((diagonal > 0).all()):
+            return
         precision = self.diagonal()
         # at a unit without gradient eigenvectors are 0 only up to rounding, which is no information
         rounding = 0.0 if self.scale is not None else torch.finfo(self.dtype).eps * float(precision.max())
