@@ -43,6 +43,7 @@ def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> 
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_title(name, loc="left", fontsize=10)
         axis.margins(x=0.15)
+        axis.set_ylim(len(order) - tallest - 0.5, len(order) - 0.5)  # bars as thick in all panels
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("plain gradient passes over the same data, up to the posterior", fontsize=9)

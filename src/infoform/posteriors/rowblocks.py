@@ -17,6 +17,8 @@ from infoform.eigenbasis import weighted_gram
 from infoform.posteriors.base import power
 from infoform.priors import LayerPrior
 
+PART = 2**18  # numbers that are held in float64 at a time
+
 
 def row_covariance(variances: Tensor, outputs: Tensor) -> Tensor:  # (N, G), (N, C, G) -> (N, C, C)
     """Return Σ_g v_g g_c g_d: the covariance of outputs whose rows are independent."""
@@ -73,7 +75,8 @@ class RowBlocks:
         return z.flatten(0, -3).transpose(0, 1) @ self._whitener
 
     def log_det(self) -> Tensor:
-        total = self.diagonal[self.diagonal > 0].double().log().sum()
+        parts = (part.double() for part in self.diagonal.flatten().split(PART))  # whole, fresh pages cost most
+        total = torch.stack([torch.where(part > 0, part, 1).log_().sum() for part in parts]).sum()
         return total if self.factor is None else total + self._spectrum[0].log1p().sum()
 
     def diagonal_of(self) -> Tensor:  # (G, A)
