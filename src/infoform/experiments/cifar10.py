@@ -14,7 +14,6 @@ from infoform.experiments.classification_targets import (
     DEFAULT,
     OURS,
     SAMPLED,
-    WEAK,
     Target,
     against,
     fixed,
@@ -23,7 +22,7 @@ from infoform.experiments.classification_targets import (
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
 from infoform.experiments.mnist import METHODS, STRONGER
 
-MEASURED = (*METHODS, WEAK, *STRONGER, "swag")  # MC dropout would be of another network
+MEASURED = (*METHODS, *STRONGER, "swag")  # MC dropout would be of another network
 LAST_LAYER = "last-layer activation:16 linear validation"
 
 
