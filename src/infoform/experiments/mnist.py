@@ -82,7 +82,8 @@ reach into them are the easiest of unknown inputs; other unknown data need not b
 The search for τ of this run went outwards from 100 only while the NLL fell. Where a posterior is so narrow that it is
 the trained network the NLL changes by 1e-4 a decade, and EFB's τ of 1e8 on the third network is the end of such a
 plateau, not a minimum; the search crosses it now, and this run was not repeated. The paper's search, which takes as
-long as all else, was made for the paper's INF alone."""
+long as all else, was made for the paper's INF alone. The prior knows 16 directions here; 8 are the default since, which
+this run was not repeated for."""
     targets: ClassVar[Sequence[Target]] = (
         fixed("AUROC of MNIST and notMNIST", "auroc", 0.995, at_least=True),
         fixed("the same, sampled", "auroc", 0.995, at_least=True, method=SAMPLED),
