@@ -10,8 +10,6 @@ factored damping by default, P = N G ⊗ A + τ 1, and its Fisher is exact here 
 fixed, as in ours.
 """
 
-import argparse
-import json
 import time
 from functools import partial
 from importlib import import_module
@@ -19,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command_line import look_at_experiments
 from torch import Tensor
 
 from infoform.experiments import get_experiment
-from infoform.experiments.classification import Classification, ClassificationSettings, Run, batches
+from infoform.experiments.classification import Classification, Run, batches
 from infoform.experiments.classification_measures import measures
 from infoform.experiments.line_search import find_least_nll
 from infoform.experiments.markdown import table
@@ -43,10 +42,11 @@ BESIDE = (
 )
 
 
-def check(name: str, settings: ClassificationSettings, cache: Path) -> dict[str, Any]:
+def check(name: str, cache: Path, folder: Path) -> dict[str, Any]:
     """Fit, tune and measure laplace-torch on the first network of a run."""
     experiment = get_experiment(name)
     assert isinstance(experiment, Classification)
+    settings = experiment.settings()
     run = Run(experiment, settings, cache, 0)
     network, parts = run.trained(0).network, run.parts
     for module in network.modules():  # as in ours, and as its default backend wants it
@@ -119,21 +119,5 @@ def write_page(results: dict[str, Any], folder: Path) -> None:
     PAGE.write_text("\n\n".join(parts) + "\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=["mnist", "cifar10", []], help="experiments")
-    parser.add_argument("--cache", type=Path, default=Path("out/cache"), help="where the run keeps its networks")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="where the run's JSON is")
-    parser.add_argument("--page", action="store_true", help="write the page and run nothing")
-    options = parser.parse_args()
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in options.names:
-        settings = get_experiment(name).settings()
-        results[name] = check(name, settings, options.cache)
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    if options.page:
-        write_page(results, options.out)
-
-
 if __name__ == "__main__":
-    main()
+    look_at_experiments(__doc__, RESULTS, check, write_page)

@@ -9,12 +9,11 @@ prior and the run's τ; then the shares of one layer alone, or of all together, 
 least NLL of held-out images, and the same factor answers test images and unknown ones.
 """
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
+from command_line import look_at_experiments
 from torch import Tensor
 
 import infoform
@@ -35,7 +34,14 @@ PAGE = Path(__file__).parent.parent / "docs" / "layer-variance.md"
 SIZES = {"held_out": 1000, "known": 3000, "unknown": 1000}
 DRAWS = 1000  # of logits
 FACTORS = [10 ** (exponent / 4) for exponent in range(-8, 13)]  # 0.01 to 1000
-SHOWN = {"accuracy": 4, "nll": 4, "ece": 4, "auroc": 4, "auroc_mutual_information": 4}
+HEADS = ("variance of", "known", "unknown", "factor", "held-out NLL")
+SHOWN = {  # head of a column -> measure
+    "accuracy": "accuracy",
+    "NLL": "nll",
+    "ECE": "ece",
+    "AUROC": "auroc",
+    "by MI": "auroc_mutual_information",
+}
 Shares = dict[str, Tensor]  # by layer: (N, C, C)
 
 
@@ -75,7 +81,11 @@ def look(name: str, cache: Path, folder: Path) -> dict[str, Any]:
         factor = min(scores, key=lambda one: scores[one])
         known, unknown = (predict(part, layers, factor) for part in ("known", "unknown"))
         found = measures(known, test_y, unknown)
-        return {"factor": factor, "held_out_nll": scores[factor], **{measure: found[measure] for measure in SHOWN}}
+        return {
+            "factor": factor,
+            "held_out_nll": scores[factor],
+            **{measure: found[measure] for measure in SHOWN.values()},
+        }
 
     every = list(posterior.layers)
     variances = {
@@ -91,7 +101,7 @@ def _probs(prediction: Prediction) -> Tensor:
     return prediction.probs
 
 
-def write_page(results: dict[str, Any]) -> None:
+def write_page(results: dict[str, Any], folder: Path) -> None:
     """Write the tables of the results."""
     parts = [
         "# Which layers know what is unknown",
@@ -105,45 +115,18 @@ def write_page(results: dict[str, Any]) -> None:
         for layer, row in found["rows"].items():
             variance = found["variances"].get(layer)
             means = ["–", "–"] if variance is None else [f"{variance[part]:.3f}" for part in ("known", "unknown")]
-            numbers = [f"{row[measure]:.{digits}f}" for measure, digits in SHOWN.items()]
+            numbers = [f"{row[measure]:.4f}" for measure in SHOWN.values()]
             cells.append([layer, *means, f"{row['factor']:.3g}", f"{row['held_out_nll']:.4f}", *numbers])
-        heads = [
-            "variance of",
-            "known",
-            "unknown",
-            "factor",
-            "held-out NLL",
-            "accuracy",
-            "NLL",
-            "ECE",
-            "AUROC",
-            "by MI",
-        ]
         parts += [
             f"## {name}",
             f"First network, `inf` with the activation prior at τ = {found['prior_precision']:.3g}; "
             f"{sizes['held_out']:,} held-out, {sizes['known']:,} test and {sizes['unknown']:,} unknown images, "
             f"{found['draws']:,} draws of logits. *Known* and *unknown* are mean variances of a logit before they are "
             "scaled.",
-            table(heads, cells),
+            table([*HEADS, *SHOWN], cells),
         ]
     PAGE.write_text("\n\n".join(parts) + "\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=["mnist", "cifar10", []], help="experiments")
-    parser.add_argument("--cache", type=Path, default=Path("out/cache"), help="where the run keeps its networks")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="where the run's JSON is")
-    parser.add_argument("--page", action="store_true", help="write the page and run nothing")
-    options = parser.parse_args()
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in options.names:
-        results[name] = look(name, options.cache, options.out)
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    if options.page:
-        write_page(results)
-
-
 if __name__ == "__main__":
-    main()
+    look_at_experiments(__doc__, RESULTS, look, write_page)

@@ -100,25 +100,24 @@ def test_a_file_of_other_settings_is_refused_and_left_alone(squares: Squares, tm
     assert (tmp_path / "squares.json").read_text() == before
 
 
-def test_a_run_that_has_got_more_pieces_goes_on_with_those(
-    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def done_of_any_count(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Squares:
     monkeypatch.setattr(Squares, "choices", ("count",))
     reproduce("squares", out=tmp_path, progress=False)
-    squares.count = 5
+    return squares
+
+
+def test_a_run_that_has_got_more_pieces_goes_on_with_those(done_of_any_count: Squares, tmp_path: Path) -> None:
+    done_of_any_count.count = 5
     result = reproduce("squares", out=tmp_path, progress=False)
-    assert squares.done == ["0", "1", "2", "3", "4"]
+    assert done_of_any_count.done == ["0", "1", "2", "3", "4"]
     assert result.complete
     assert result.settings["count"] == 5
     assert result == Result.load(tmp_path / "squares.json")
 
 
-def test_a_run_that_has_got_fewer_pieces_is_refused(
-    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Squares, "choices", ("count",))
-    reproduce("squares", out=tmp_path, progress=False)
-    squares.count = 2
+def test_a_run_that_has_got_fewer_pieces_is_refused(done_of_any_count: Squares, tmp_path: Path) -> None:
+    done_of_any_count.count = 2
     with pytest.raises(ValueError, match=r"other settings \(count was 3, is 2\)"):
         reproduce("squares", out=tmp_path, progress=False)
 
