@@ -81,7 +81,15 @@ def count_samples(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(count)
         return sample(self, count, **options)
 
+    each = Posterior.sample_each
+
+    def counted_each(self: Posterior, times: int, **options: Any) -> list[dict[str, Tensor]]:
+        if times > 1:  # one alone is a call of `sample`
+            counts.extend([1] * times)
+        return each(self, times, **options)
+
     monkeypatch.setattr(Posterior, "sample", counted)
+    monkeypatch.setattr(Posterior, "sample_each", counted_each)
     return counts
 
 
@@ -129,6 +137,26 @@ def test_weights_are_drawn_once_for_a_group_of_batches(
         monkeypatch.setattr("infoform.together.GROUP_BYTES", limit)
         laplace.predict_loader(loaders(x, y)["list"], kind=kind, samples=SAMPLES, progress=False)
         assert counts == once * groups
+
+
+@pytest.mark.parametrize("memory", ["fresh", "of earlier draws"])
+def test_networks_drawn_side_by_side_are_those_drawn_one_after_the_other(memory: str) -> None:
+    torch.manual_seed(0)
+    laplace, _, _ = fitted(nn.Sequential(nn.Linear(9, 33), nn.Tanh(), nn.Linear(33, 3)), 9)
+    posterior = laplace.posterior()
+    generators = [torch.Generator().manual_seed(5) for _ in range(2)]
+    expected = [posterior.sample(1, generator=generators[0]) for _ in range(3)]
+    out = posterior.sample_each(2) if memory == "of earlier draws" else []
+    addresses = [{name: value.data_ptr() for name, value in one.items()} for one in out]
+    found = posterior.sample_each(3, generator=generators[1], out=out)
+    assert torch.equal(generators[0].get_state(), generators[1].get_state())
+    assert len(found) == 3
+    for one, other in zip(found, expected, strict=True):
+        assert list(one) == list(other)
+        for name, value in other.items():
+            torch.testing.assert_close(one[name], value)
+    for one, before in zip(found, addresses, strict=False):
+        assert {name: value.data_ptr() for name, value in one.items()} == before
 
 
 def test_no_more_batches_are_held_than_a_group_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

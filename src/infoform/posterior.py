@@ -1,8 +1,9 @@
 """The posterior over all layers: one `LayerPosterior` each, independent of each other."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -41,13 +42,8 @@ class Posterior:
             return {
                 name: layer.sample(count, generator=generator, out=old.get(name)) for name, layer in self.layers.items()
             }
-        seeds = torch.randint(2**62, (len(self.layers),), generator=generator).tolist()
-
-        def draw(name: str) -> Tensor:
-            own = torch.Generator().manual_seed(by_name[name])
-            return self.layers[name].sample(count, generator=own, out=old.get(name))
-
-        by_name = dict(zip(self.layers, seeds, strict=True))
+        seeds = self._seeds(generator)
+        draw = partial(self._draw, count=count, seeds=seeds, old=old)
         sizes = {name: count * math.prod(layer.noise_shape) for name, layer in self.layers.items()}
         # many layers keep all threads busy, each with one of them; of few, all threads share the large ones
         many = max(sizes.values()) * torch.get_num_threads() <= sum(sizes.values())
@@ -56,3 +52,25 @@ class Posterior:
         drawn = {name: draw(name) for name in alone}
         drawn |= zip(together, side_by_side(draw, together), strict=True)
         return {name: drawn[name] for name in self.layers}
+
+    def sample_each(
+        self, times: int, *, generator: torch.Generator | None = None, out: Sequence[Mapping[str, Tensor]] = ()
+    ) -> list[dict[str, Tensor]]:
+        """Draw what as many calls of `sample(1)` would, up to rounding, side by side: a thread for each of them."""
+        if times == 1 or (generator is not None and generator.device.type != "cpu"):
+            return [self.sample(1, generator=generator, out=old) for old in (*out[:times], *[{}] * (times - len(out)))]
+        seeds = [self._seeds(generator) for _ in range(times)]
+
+        def draw(index: int) -> dict[str, Tensor]:
+            old = out[index] if index < len(out) else {}
+            return {name: self._draw(name, count=1, seeds=seeds[index], old=old) for name in self.layers}
+
+        return side_by_side(draw, range(times))
+
+    def _seeds(self, generator: torch.Generator | None) -> dict[str, int]:
+        seeds = torch.randint(2**62, (len(self.layers),), generator=generator).tolist()
+        return dict(zip(self.layers, seeds, strict=True))
+
+    def _draw(self, name: str, *, count: int, seeds: Mapping[str, int], old: Mapping[str, Tensor]) -> Tensor:
+        own = torch.Generator().manual_seed(seeds[name])
+        return self.layers[name].sample(count, generator=own, out=old.get(name))

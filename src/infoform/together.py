@@ -23,6 +23,7 @@ from infoform.posterior import Posterior
 
 GROUP_BYTES = 64 * 2**20  # of inputs and sampled outputs that are held at a time; a batch alone may have more
 OFTEN = 8  # batches at a time, at most, where results are wanted often; at first one, then two, ...
+DRAWN_BYTES = 64 * 2**20  # of weights that are drawn side by side
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
 
@@ -81,21 +82,29 @@ class SampledNetworks:
         at = self._cut({name: mean.clone() for name, mean in means.items()}) if self.linear else {}
         runs = [self._run(batch, at) for batch in batches]
         step = self._networks_at_once(samples)
+        times = 1 if step > 1 else self._drawn_at_once(samples)
         attention = _unfused_attention() if self.linear or step > 1 else nullcontext()
         parts: list[list[Tensor]] = [[] for _ in batches]
-        deviations: dict[str, Tensor] = {}  # the memory of one draw serves the next, whose outputs are copies
+        draws: list[dict[str, Tensor]] = []  # the memory of some draws serves the next, whose outputs are copies
         drawn: dict[str, Tensor] = {}
+        start = 0
         with evaluation_mode(self.model), torch.no_grad(), attention:
-            for start in range(0, samples, step):
-                count = min(step, samples - start)
-                deviations = self.posterior.sample(count, generator=generator, out=deviations)
-                drawn = self._parameters(means, deviations, drawn)
-                for run, part in zip(runs, parts, strict=True):
-                    part.append(_run_all(run, drawn, count))
+            while start < samples:
+                # the first draw is alone: it computes, with all threads, what the others share
+                count = min(step * times if draws else step, samples - start)
+                if step > 1:
+                    draws = [self.posterior.sample(count, generator=generator, out=draws[0] if draws else None)]
+                else:
+                    draws = self.posterior.sample_each(count, generator=generator, out=draws)
+                for deviations in draws:
+                    drawn = self._parameters(means, deviations, drawn)
+                    for run, part in zip(runs, parts, strict=True):
+                        part.append(_run_all(run, drawn, count // len(draws)))
                 if tick is not None:
                     done = slice(*(number * len(batches) // samples for number in (start, start + count)))
                     for batch in batches[done]:
                         tick(batch_size(batch))
+                start += count
             return [torch.cat(parts.pop(0)) for _ in batches]
 
     def _groups(self, batches: Iterable[Batch], samples: int, *, often: bool) -> Iterator[list[tuple[Batch, Tensor]]]:
@@ -160,6 +169,11 @@ class SampledNetworks:
 
     def _buffers(self) -> dict[str, Tensor]:
         return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
+
+    def _drawn_at_once(self, samples: int) -> int:
+        """Return how many networks are drawn side by side, to be run one by one: as many as there are threads."""
+        size = sum(layer.shape[0] * layer.shape[1] * layer.dtype.itemsize for layer in self.posterior.layers.values())
+        return max(1, min(samples, torch.get_num_threads(), DRAWN_BYTES // size))
 
     def _networks_at_once(self, samples: int) -> int:
         weights = sum(layer.shape[0] * layer.shape[1] for layer in self.posterior.layers.values())

@@ -1,9 +1,9 @@
-"""`imagenet` with EfficientNet-Lite0, whose every forward pass costs six times MobileNet's: fewer images by default."""
+"""`imagenet` with EfficientNet-Lite0, whose every forward pass costs six times MobileNet's: SWAG is left out."""
 
 from typing import ClassVar
 
 from infoform.experiments.imagenet import ImageNet
-from infoform.experiments.imagenet_run import STRUCTURES, ImageNetSettings
+from infoform.experiments.imagenet_run import OTHERS, STRUCTURES, ImageNetSettings
 
 
 class ImageNetEfficientNet(ImageNet):
@@ -16,11 +16,7 @@ class ImageNetEfficientNet(ImageNet):
     def default(self) -> ImageNetSettings:
         return ImageNetSettings(
             network=self.network,
-            images=250,
-            test=120,
-            unknown=60,
-            methods=(*(f"{one} validation" for one in STRUCTURES), "inf activation mc evidence"),
-            tuning_images=20,
+            methods=(*(f"{one} search" for one in STRUCTURES), *OTHERS),
         )
 
 
