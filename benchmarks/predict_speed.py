@@ -130,7 +130,8 @@ def main() -> None:
         name: {prior: measure(make, options) for prior, options in PRIORS.items()}
         for name, make in {"mlp": mlp, "lenet": lenet}.items()
     }
-    settings = {"inputs": 1000, "repeats": REPEATS, "rank": 100, "mc_samples": MC_SAMPLES, "threads": torch.get_num_threads()}
+    sizes = {"inputs": 1000, "repeats": REPEATS, "rank": 100, "mc_samples": MC_SAMPLES}
+    settings = {**sizes, "threads": torch.get_num_threads()}
     versions = {"infoform": infoform.__version__, "torch": torch.__version__, "machine": platform.machine()}
     results = {"settings": settings, "versions": versions, "forwards": found}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -10,12 +10,16 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from curvatures import make_curvature, random_gradients
+from dense import exact_vectors, make_reference
 from infoform import Laplace
 from infoform.curvature import Curvature
 from infoform.eigenbasis import expanded_diagonal
-from infoform.posteriors import CORES, STRUCTURES, Inf, logscale
+from infoform.likelihoods import get_likelihood
+from infoform.posteriors import CORES, STRUCTURES, Inf
+from infoform.posteriors.inf import SCALE_OCTAVES
 from infoform.posteriors.rounding import read_back, round_to
 from infoform.priors import LayerPrior
+from infoform.statistics import WHOLE_RESIDUAL, part_weights
 
 G, A = 4, 6
 RANKS = range(1, G * A + 1)
@@ -75,8 +79,30 @@ def test_the_scaled_diagonal_is_exact_at_every_rank(
         if storage is None:  # with rounded vectors q is another, and D >= 0 says the same of that one
             assert (posterior.scale**2 * q <= stored).all(), "S² is rounded down"
         # and not far: a step of the scale, and the share of f that is always left in D
-        step = 2.0 ** (logscale.OCTAVES / 254)
+        step = 2.0 ** (SCALE_OCTAVES / 254)
         assert (posterior.scale**2 * q * step * (1 + 2.0**-9) >= stored).all()
+
+
+def test_inputs_that_the_residual_never_saw_do_not_turn_all_other_weights_into_a_diagonal() -> None:
+    """A basis that is truncated, and inputs that are not 0 in a single example, of which the residual is not taken."""
+    torch.manual_seed(0)
+    examples, width = 160, 160
+    seen = part_weights(range(examples), whole=WHOLE_RESIDUAL) > 0
+    x = torch.randn(examples, width, dtype=torch.float64).relu() + torch.randn(examples, 1, dtype=torch.float64).relu()
+    x[:, 150:] = 0
+    x[101] = torch.zeros(width, dtype=torch.float64)
+    x[101, 150:] = 1e-6
+    assert not seen[101]
+    model = nn.Linear(width, 3, bias=False).double()
+    laplace = Laplace(model, "classification", fisher="exact", prior="isotropic").fit([x], progress=False)
+    assert laplace.curvature[""].bases["gradient"].residual is not None, "the case shows nothing"
+    posterior = laplace.posterior(num_data=1.0, prior_precision=1e-9).layers[""]
+    vectors = exact_vectors(get_likelihood("classification"), model(x).detach())
+    exact = make_reference(model, "", x, vectors).block
+    found = posterior.dense()
+    assert_close(found.diag(), exact.diag() + 1e-9, rtol=1e-9, atol=0)
+    rest = exact - exact.diag().diag()
+    assert (found - found.diag().diag() - rest).norm() < 0.5 * rest.norm(), "a diagonal alone has 1"
 
 
 def test_the_remainder_is_what_the_kept_pairs_do_not_explain() -> None:

@@ -44,6 +44,8 @@ from infoform.posteriors.rounding import read_back, round_to, vector_dtype
 from infoform.posteriors.rowblocks import RowBlocks
 from infoform.priors import LayerPrior
 
+LARGEST_SQUARE = 16.0  # of S; the residual is that of some examples alone, so q may be next to nothing where f is not
+SCALE_OCTAVES = 12.0  # of S² below its largest; what is smaller is as good as 0
 LEAST_REMAINDER = {torch.float64: 2.0**-16}  # of f, left in D at any rank where scaled
 
 
@@ -135,8 +137,9 @@ class Inf(LayerPosterior):
             LEAST_REMAINDER.get(q.dtype, 2.0**-10),
         )
         ratio = torch.where(q > 0, information / q.clamp_min(torch.finfo(q.dtype).tiny), 0)
-        squared = ratio.clamp_max(2.0**60) * (1 - margin)
-        return cls(prior, num_data, stored, *low_rank, *logscale.encode(squared), core=coupled, information_steps=steps)
+        squared = ratio.clamp_max(LARGEST_SQUARE) * (1 - margin)
+        codes = logscale.encode(squared, octaves=SCALE_OCTAVES)
+        return cls(prior, num_data, stored, *low_rank, *codes, core=coupled, information_steps=steps)
 
     @property
     def shape(self) -> tuple[int, int]:

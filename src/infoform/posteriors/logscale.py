@@ -6,19 +6,21 @@ Rounded down, so that what must not be exceeded is not, or to the nearest step.
 import torch
 from torch import Tensor
 
-OCTAVES = 32.0  # below the largest value; anything smaller becomes 0
+OCTAVES = 32.0  # below the largest value, if not said otherwise; anything smaller becomes 0
 SLACK = 1e-9  # octaves; far above the rounding of logarithms, which could lift a value over the encoded one
 TIE = 1e-3  # of a step: values that close below one have it, so that rounding does not part equal ones
 
 
-def encode(values: Tensor, *, nearest: bool = False) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), (2,)
+def encode(
+    values: Tensor, *, nearest: bool = False, octaves: float = OCTAVES
+) -> tuple[Tensor, Tensor]:  # -> (same shape, uint8), (2,)
     """Return codes and the scale (log2 of the smallest step, distance of steps); rounded down, or to the nearest."""
     logs = torch.log2(values) if values.dtype == torch.float64 else values.double().log2_()
     finite = logs.isfinite()
     if not bool(finite.any()):
         return torch.zeros_like(values, dtype=torch.uint8), logs.new_zeros(2)
     high = float(logs.where(finite, -torch.inf).max())
-    low = max(float(logs.where(finite, torch.inf).min()), high - OCTAVES)
+    low = max(float(logs.where(finite, torch.inf).min()), high - octaves)
     step = (high - low) / 254 or 1e-6
     places = logs.sub_(low).div_(step)  # in place: of a large layer these are the largest tensors that there are
     if nearest:
