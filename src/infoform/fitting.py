@@ -89,11 +89,10 @@ def fit_curvature(
         course.resume()
         if course.first is None:
             sums = {name: one.first_pass(part < 1) for name, one in statistics.items()}
-            tally = course.run(sums, bar(f"{label}pass 1 of {passes}", batches), share=part)
+            tally = course.run(sums, bar(f"{label}pass 1 of {passes}", batches), share=part, scored=part == 1)
             # a second pass over more of the data may reach more layers, too late for a basis
-            course.first = _FirstPass(tally.examples, tally.digest, frozenset(data.reached))
-            summary = tally.summary()
-        reached = course.first.reached
+            course.first = _FirstPass(tally.summary(), tally.digest, frozenset(data.reached))
+        summary, reached = course.first.summary, course.first.reached
         unreached = {name: _why_unreached(name in data.called) for name in layers if name not in reached}
         if len(unreached) == len(layers):
             raise UnreachedError(Fit({}, summary, unreached))
@@ -112,9 +111,9 @@ def fit_curvature(
             if not course.decomposed:
                 course.decompose(fresh, bar(f"{label}eigenvectors", len(fresh)))
             sums = {name: one.second_pass(part < 1) if name in fresh else [] for name, one in statistics.items()}
-            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches))
+            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches), scored=part < 1)
             course.check_same_data(tally, whole=part == 1)
-            summary = tally.summary()
+            summary = tally.summary() if part < 1 else summary
         data.capture.calls.clear()
         numbers = range(seen, seen + summary.num_examples)
         curvature = {}
@@ -146,7 +145,7 @@ class UnreachedError(ValueError):
 class _FirstPass:
     """What the second pass must know of the first."""
 
-    examples: int
+    summary: DataSummary
     digest: int
     reached: frozenset[str]
 
@@ -181,14 +180,16 @@ class _Course:
         self.decomposed = tuple(saved.values["decomposed"])
         if saved.values["first"] is not None:
             known = saved.values["first"]
-            self.first = _FirstPass(known["examples"], known["digest"], frozenset(known["reached"]))
+            self.first = _FirstPass(DataSummary(**known["summary"]), known["digest"], frozenset(known["reached"]))
         for name, one in self.statistics.items():
             one.restore(under(saved.tensors, f"sums/{name}.."), decomposed=name in self.decomposed)
         self.resumed = True
 
-    def run(self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0) -> Tally:
+    def run(
+        self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0, scored: bool
+    ) -> Tally:
         """Read this process' data, and return what is known of that of all; the sums are over all of it, too."""
-        own = self.data.run(sums, tick, share=share)
+        own = self.data.run(sums, tick, share=share, scored=scored)
         self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
         tallies: list[Tally] = self.processes.gather(own)
         examples = sum(one.examples for one in tallies)
@@ -232,9 +233,10 @@ class _Course:
     def check_same_data(self, again: Tally, *, whole: bool) -> None:
         """Raise if the second pass saw other data than the first, of which it may have seen a part."""
         assert self.first is not None
-        if whole and again.examples != self.first.examples:
+        before = self.first.summary.num_examples
+        if whole and again.examples != before:
             raise ValueError(
-                f"the loader must give the same data in both passes, got {self.first.examples} examples, then "
+                f"the loader must give the same data in both passes, got {before} examples, then "
                 f"{again.examples}; pass a DataLoader or a list."
             )
         if self.resumed and again.digest != self.first.digest:

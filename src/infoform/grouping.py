@@ -83,7 +83,8 @@ def fit_in_groups(
             part.clear()
     curvature = {name: one for fit in fits for name, one in fit.curvature.items()}
     unreached = {name: reason for fit in fits for name, reason in fit.unreached.items()}
-    return Fit({name: curvature[name] for name in layers if name in curvature}, fits[0].summary, unreached)
+    summary = next(fit.summary for fit in fits if fit.curvature)  # of a group that was reached, and read to the end
+    return Fit({name: curvature[name] for name in layers if name in curvature}, summary, unreached)
 
 
 def _first_batch(loader: Iterable[Any], seed: int, place: Placement) -> Batch | None:

@@ -60,11 +60,23 @@ class DataPass:
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
     _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
+    _scored: bool = True  # whether the likelihood of the labels is summed in this pass
     _stream: UniformStream | None = None
     _drawn: int = 0  # examples whose random numbers the stream has given
 
-    def run(self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0) -> Tally:
-        """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it."""
+    def run(
+        self,
+        sums: Mapping[str, Sequence[Sums]],
+        tick: Callable[[int], None],
+        *,
+        share: float = 1.0,
+        scored: bool = True,
+    ) -> Tally:
+        """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it.
+
+        The likelihood of its labels is known only where it is scored: a second pass has no need to.
+        """
+        self._scored = scored
         single = self.fisher != "exact" and self.fisher_samples == 1
         shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
@@ -168,7 +180,7 @@ class DataPass:
             self._backward(outputs, targets, uniforms)
         except (ValueError, TypeError) as error:
             raise type(error)(f"in batch {tally.batches}: {error}") from error
-        if targets is None:
+        if targets is None or not self._scored:
             tally.labelled = False
         else:
             # in float64: the fitted noise is a small difference of this sum and a constant
