@@ -43,6 +43,23 @@ def test_products_are_summed_over_examples_and_positions(
     assert_close(summed(of_x(x.mT), of_y(y)), expected)
 
 
+@pytest.mark.parametrize("width", [3, 8, 9])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("positions", [1, 3])
+@pytest.mark.parametrize("large", [1, 2, 128])
+def test_large_products_of_a_matrix_with_itself_or_another_are_the_same_sums(
+    monkeypatch: pytest.MonkeyPatch, large: int, positions: int, layout: Callable[[Tensor], Tensor], width: int
+) -> None:
+    for name, value in {"TOGETHER": 0, "WORTH_COPYING": large, "LARGE_BLOCK": large}.items():
+        monkeypatch.setattr(f"infoform.products.{name}", value)
+    x, y = (torch.randn(5, positions, size, dtype=torch.float64) for size in (width, 4))
+    laid = layout(x)
+    found = summed_products(laid, laid)
+    assert_close(found, sum(a.T @ a for a in x))
+    assert_close(found, found.T)
+    assert_close(summed_products(laid, layout(y)), sum(a.T @ b for a, b in zip(x, y, strict=True)))
+
+
 @pytest.mark.parametrize("positions", [1, 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_times_multiplies_each_example(layout: Callable[[Tensor], Tensor], positions: int) -> None:

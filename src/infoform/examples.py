@@ -97,7 +97,8 @@ class Intake:
         groups, _, count, _ = positions.shape
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
-        size = inputs + outputs if self._outer else outputs * inputs + groups * count * inputs
+        forms = any(one.forms_gradients for one in self._sums)
+        size = inputs + outputs if self._outer else forms * outputs * inputs + groups * count * inputs
         size *= positions.element_size()
         limit = self._limit if self._outer else self._shared
         self._step = kept_rows(size, limit) if self.keeps else max(1, limit // size)

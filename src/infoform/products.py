@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 ALIGNMENT = 16  # numbers: matrix products are slower where rows begin at odd addresses
+SYMMETRIC_BLOCKS = 4  # rows of blocks that a large symmetric product is cut into: 10 of 16 blocks are computed,
+LARGE_BLOCK = 128  # where a block has at least so many rows
+WORTH_COPYING = 128  # columns of both matrices from which a sum over examples is one product of copies
 TOGETHER = 2**18  # numbers of all examples' products up to which they are held at once, then added
 
 
@@ -24,7 +27,12 @@ def summed(left: Tensor, right: Tensor) -> Tensor:  # (N, p, q), (N, q, r) -> (p
 def summed_products(x: Tensor, y: Tensor) -> Tensor:  # (N, S, p), (N, S, q) -> (p, q)
     """Return Σ_n x_nᵀ y_n."""
     rows, others = _as_rows(x), _as_rows(y)
-    return summed(x.mT, y) if rows is None or others is None else rows.T @ others
+    if rows is not None and others is not None:
+        return _symmetric(rows.T) if x is y else rows.T @ others
+    if len(x) * x.shape[2] * y.shape[2] <= TOGETHER or min(x.shape[2], y.shape[2]) < WORTH_COPYING:
+        return summed(x.mT, y)
+    # copies: little beside passing over a large product once an example
+    return _symmetric(_as_columns(x)) if x is y else _as_columns(x) @ _as_columns(y).T
 
 
 def times(x: Tensor, matrix: Tensor) -> Tensor:  # (N, S, p), (p, q) -> (N, S, q)
@@ -36,6 +44,24 @@ def times(x: Tensor, matrix: Tensor) -> Tensor:  # (N, S, p), (p, q) -> (N, S, q
 def selected(x: Tensor, chosen: Tensor) -> Tensor:  # (N, S, p), (n,) -> (n, S, p)
     """Return some of the examples, lying in memory as they did."""
     return x.mT[chosen].mT if _as_rows(x) is None else x[chosen]
+
+
+def _symmetric(columns: Tensor) -> Tensor:  # (p, n) -> (p, p)
+    """Return X Xᵀ; of a large one, all that is above the blocks of its diagonal is copied from below."""
+    size = len(columns)
+    step = -(-size // SYMMETRIC_BLOCKS)
+    if step < LARGE_BLOCK:
+        return columns @ columns.T
+    product = columns.new_empty(size, size)
+    for start in range(0, size, step):
+        stop = min(start + step, size)
+        torch.mm(columns[start:stop], columns[:stop].T, out=product[start:stop, :stop])
+        product[:start, start:stop] = product[start:stop, :start].T
+    return product
+
+
+def _as_columns(x: Tensor) -> Tensor:  # (N, S, p) -> (p, N * S)
+    return x.permute(2, 0, 1).flatten(1)
 
 
 def _as_rows(x: Tensor) -> Tensor | None:  # (N, S, p) -> (N * S, p)

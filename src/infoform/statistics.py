@@ -28,6 +28,7 @@ class Sums(ABC):
     """Statistics of one layer, summed over the examples seen so far."""
 
     summed: ClassVar[tuple[str, ...]]  # the attributes that add up over examples: tensors, or None so far, and numbers
+    forms_gradients: ClassVar[bool] = True  # whether ∇ of a shared weight may be formed
 
     @abstractmethod
     def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
@@ -59,6 +60,7 @@ class InputFactor(Sums):
     """Σ_s a aᵀ: one Kronecker factor, one moment of the activation basis, and what the activation prior knows."""
 
     summed = ("factor", "positions")
+    forms_gradients = False
 
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (A, A)
@@ -68,7 +70,8 @@ class InputFactor(Sums):
         if first:  # inputs do not depend on the Fisher vector
             groups, examples, positions, _ = gradients.patches.shape
             patches = gradients.patches.flatten(0, 1)
-            self.factor = _added(self.factor, summed_products(patches, patches) / groups)
+            products = summed_products(patches, patches)
+            self.factor = _added(self.factor, products if groups == 1 else products.div_(groups))
             self.positions += examples * positions
 
     def totals(self) -> list[Tensor | None]:
@@ -83,6 +86,7 @@ class InputEnergy(Sums):
     """
 
     summed = ("diagonal", "along")
+    forms_gradients = False
 
     def __init__(self, size: int, *, rank: int, name: str, seed: int, kept: Tensor | None = None) -> None:
         self._name, self._rank, self._kept = name, rank, kept
@@ -126,6 +130,7 @@ class GradientFactor(Sums):
     """Σ_v,s g gᵀ: the other Kronecker factor, and the other moment of the activation basis."""
 
     summed = ("factor",)
+    forms_gradients = False
 
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (G, G)
