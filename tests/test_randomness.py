@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from infoform.randomness import UniformStream, isolated
+from infoform.randomness import BLOCK, UniformStream, isolated, normal
 
 
 def draw() -> tuple[float, float, float]:
@@ -85,3 +85,17 @@ def test_streams_of_different_seeds_differ() -> None:
     assert ((take(0) >= 0) & (take(0) < 1)).all()
     assert take(0).dtype == torch.float64
     assert len(take(0).unique()) == 600  # past the first block there is no repetition
+
+
+def test_many_normal_numbers_are_the_same_for_any_number_of_threads() -> None:
+    before, shape = torch.get_num_threads(), (2, BLOCK + 5)
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(normal(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float32))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, found[0]) for one in found)
+    assert abs(float(found[0].mean())) < 0.01
+    assert float(found[0].std()) == pytest.approx(1, abs=0.01)

@@ -53,7 +53,12 @@ def normal(
     def fill(block: Tensor, seed: int) -> None:
         block.normal_(generator=torch.Generator().manual_seed(seed))
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+    count = torch.get_num_threads()
+    if count == 1:  # as within work that is side by side already
+        for block, seed in zip(blocks, seeds, strict=True):
+            fill(block, seed)
+        return numbers
+    with ThreadPoolExecutor(count) as threads:
         list(threads.map(fill, blocks, seeds))
     return numbers
 
