@@ -16,6 +16,7 @@ are scored on few held-out images, the better ones on more.""",
     "validation": "τ of the least NLL of held-out images, N as many images as the network was trained on.",
     "evidence": "τ of the largest evidence, N the same; no held-out images.",
 }
+UNSURE = 0.95  # temperatures below which a network is less sure than it is right
 
 
 def page(name: str, result: Result) -> str:
@@ -106,6 +107,12 @@ def _verdict(rows: Mapping[str, Row], result: Result) -> str:
             "better than the plain network."
         )
     text = "\n".join(lines)
+    temperature = rows["temperature"].get("temperature", 1.0)
+    if temperature < UNSURE:
+        text += f"""
+
+The network is less sure than it is right: its best temperature is {temperature:.2f}, below 1. A posterior can only make
+answers less sure, so the best that tuning can find is one so narrow that it changes nothing."""
     clipped = result.pieces["fit"]["clipped"]
     if clipped is not None:
         text += f"""
