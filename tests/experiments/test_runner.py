@@ -122,6 +122,18 @@ def test_a_run_that_has_got_fewer_pieces_is_refused(done_of_any_count: Squares, 
         reproduce("squares", out=tmp_path, progress=False)
 
 
+def test_a_run_whose_missing_pieces_are_wanted_no_more_is_complete(done_of_any_count: Squares, tmp_path: Path) -> None:
+    done_of_any_count.count, done_of_any_count.fail_at = 5, "4"
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("squares", out=tmp_path, progress=False)
+    done_of_any_count.count = 4
+    result = reproduce("squares", out=tmp_path, progress=False)
+    assert result.complete
+    assert result.settings["count"] == 4
+    assert result == Result.load(tmp_path / "squares.json")
+    assert not (tmp_path / "squares.claims").exists()
+
+
 def test_quick_and_default_runs_stand_side_by_side(squares: Squares, tmp_path: Path) -> None:
     assert reproduce("squares", quick=True, out=tmp_path, progress=False).total == 1
     assert reproduce("squares", out=tmp_path, progress=False).total == 3

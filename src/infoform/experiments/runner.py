@@ -37,8 +37,8 @@ def reproduce(
     """Run the pieces that are missing, and return the result, which is also in `result_path(...)`.
 
     The file is written after every piece, so that a run stopped by Ctrl-C, or by a failing piece, goes on from there
-    when it is called again; so does one that has got more pieces since. Called by several processes at once, each does
-    the pieces that no other has claimed.
+    when it is called again; so does one that has got more pieces since, or fewer of those that were missing. Called by
+    several processes at once, each does the pieces that no other has claimed.
     `cache` (default: a folder in `out`) keeps what pieces share and may be deleted.
     """
     if quick and full:
@@ -67,6 +67,10 @@ def reproduce(
 
     result = so_far()
     if result.complete:
+        if Result.load(path) != result:  # a run whose list was cut short of what was still missing
+            with claims.alone():
+                result.save(path)
+            claims.remove()
         return result
     cache = out / "cache" if cache is None else cache
     bar = Progress(
