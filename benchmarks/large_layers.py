@@ -1,7 +1,7 @@
 """How close structures come to the exact information matrix of layers that are far too large to form it.
 
-    python benchmarks/large_layers.py             # writes benchmarks/results/large_layers.json, with INFOFORM_DATA set
-    python benchmarks/large_layers.py --page      # writes docs/large-layers.md from it, runs nothing
+    python -m benchmarks.large_layers             # writes benchmarks/results/large_layers.json, with INFOFORM_DATA set
+    python -m benchmarks.large_layers --page      # writes docs/large-layers.md from it, runs nothing
 
 Networks trained for an epoch on 20,000 digits of MNIST. A linear layer's ∇_n = g_n a_nᵀ gives all that a Frobenius
 norm needs without I = E vec(∇) vec(∇)ᵀ itself:
@@ -15,10 +15,12 @@ Carlo sample an example) that the fit saw; a diagonal alone has 1.
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.speed.networks import lenet, perceptron
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -142,20 +144,7 @@ def layer_errors(model: nn.Module, batches: Batches, options: dict[str, Any], ex
     return errors, exact
 
 
-def mlp() -> nn.Module:
-    layers = (nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    return nn.Sequential(nn.Flatten(), *layers)
-
-
-def lenet() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 10),
-    )  # fmt: skip
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": mlp, "lenet": lenet}
+MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": partial(perceptron, 1024), "lenet": partial(lenet, 32, 64, 1024)}
 
 
 def measure(name: str) -> dict[str, dict[str, float]]:
@@ -183,7 +172,7 @@ def measure(name: str) -> dict[str, dict[str, float]]:
 def page(results: dict[str, Any]) -> str:
     lines = [
         "# How close large layers are",
-        "Made by `python benchmarks/large_layers.py`; do not edit. The off-diagonal error, Frobenius, of the "
+        "Made by `python -m benchmarks.large_layers`; do not edit. The off-diagonal error, Frobenius, of the "
         "information matrix of linear layers with up to 3.2 million weights, whose exact matrices nobody could hold: "
         "norms and products of them follow from Gram matrices of the examples. A diagonal alone has an error of 1. "
         "Networks trained for an epoch on 20,000 digits of MNIST; rank 100 if not said otherwise, one Monte Carlo "

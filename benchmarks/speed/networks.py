@@ -16,7 +16,7 @@ class Batches(DataLoader[Batch]):
     """A DataLoader, as some peers insist on, whose batches are made beforehand: loading is not what is measured."""
 
     def __init__(self, inputs: Tensor, labels: Tensor, size: int) -> None:
-        super().__init__(TensorDataset(inputs, labels), batch_size=size)
+        super().__init__(TensorDataset(inputs, labels), batch_size=size)  # type: ignore[arg-type]
         self._parts = list(zip(inputs.split(size), labels.split(size), strict=True))
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
@@ -109,13 +109,17 @@ def from_pytorchcv(name: str) -> nn.Module:
 def tiny_resnet() -> nn.Module:
     from pytorchcv.models.resnet import ResNet
 
-    return ResNet([[4, 4], [8, 8]], 4, bottleneck=False, conv1_stride=True, in_size=(56, 56), num_classes=10)
+    model: nn.Module = ResNet(
+        [[4, 4], [8, 8]], 4, bottleneck=False, conv1_stride=True, in_size=(56, 56), num_classes=10
+    )
+    return model
 
 
 def tiny_densenet() -> nn.Module:
     from pytorchcv.models.densenet import DenseNet
 
-    return DenseNet([[12, 16], [12, 16]], 8, in_size=(56, 56), num_classes=10)
+    model: nn.Module = DenseNet([[12, 16], [12, 16]], 8, in_size=(56, 56), num_classes=10)
+    return model
 
 
 class Encoder(nn.Module):
@@ -128,7 +132,8 @@ class Encoder(nn.Module):
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:  # (N, S, width) -> (N, 10)
-        return self.head(self.encoder(x).mean(1))
+        logits: Tensor = self.head(self.encoder(x).mean(1))
+        return logits
 
 
 _RESNET = Network(
