@@ -134,7 +134,8 @@ def missed(forwards: dict[str, dict[str, dict[str, float]]]) -> str:
         return ""
     return (
         f"Missed: {', '.join(over)}. A forward pass of the MLP over 1,000 inputs takes 23 ns of a core for every "
-        "weight, so that 130 of them leave 6.8 ns for drawing one. A normal number takes 3.5 ns, and the four products "
+        "weight, so that 130 of them leave 6.8 ns for drawing one. By hand, not by this script: a "
+        "normal number takes 3.5 ns, and the four products "
         "with the narrow matrices of eigenpairs and prior, the passes over all weights and adding the mean take 3.5 "
         "more: there is no room for two cores to share this less than perfectly, and they take about twice that as "
         "measured. Networks are drawn side by side, one thread each; larger and smaller blocks of rows, the wider "
