@@ -1,16 +1,19 @@
 """The posterior over all layers: one `LayerPosterior` each, independent of each other."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from infoform.alike import Alike, grouped
 from infoform.posteriors import LayerPosterior
 from infoform.threads import side_by_side
 
+Item = TypeVar("Item", bound=Hashable)
 SMALL = 2**18  # numbers of a layer's samples that one thread alone draws best
 
 
@@ -43,12 +46,11 @@ class Posterior:
                 name: layer.sample(count, generator=generator, out=old.get(name)) for name, layer in self.layers.items()
             }
         seeds = self._seeds(generator)
+        if count == 1:
+            return self._sample_one(seeds, old)
         draw = partial(self._draw, count=count, seeds=seeds, old=old)
         sizes = {name: count * math.prod(layer.noise_shape) for name, layer in self.layers.items()}
-        # many layers keep all threads busy, each with one of them; of few, all threads share the large ones
-        many = max(sizes.values()) * torch.get_num_threads() <= sum(sizes.values())
-        alone = [] if many else [name for name in sizes if sizes[name] >= SMALL]
-        together = sorted(sizes.keys() - set(alone), key=lambda name: (-sizes[name], name))
+        alone, together = _shared_out(sizes)
         drawn = {name: draw(name) for name in alone}
         drawn |= zip(together, side_by_side(draw, together), strict=True)
         return {name: drawn[name] for name in self.layers}
@@ -63,9 +65,22 @@ class Posterior:
 
         def draw(index: int) -> dict[str, Tensor]:
             old = out[index] if index < len(out) else {}
-            return {name: self._draw(name, count=1, seeds=seeds[index], old=old) for name in self.layers}
+            return self._ordered([group.sample(seeds=seeds[index], out=old) for group in self._groups])
 
         return side_by_side(draw, range(times))
+
+    @cached_property
+    def _groups(self) -> list[Alike]:
+        return grouped(self.layers)
+
+    def _sample_one(self, seeds: Mapping[str, int], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        draw = partial(Alike.sample, seeds=seeds, out=old)
+        alone, together = _shared_out({group: group.size for group in self._groups})
+        return self._ordered([*map(draw, alone), *side_by_side(draw, together)])
+
+    def _ordered(self, parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        drawn = {name: one for part in parts for name, one in part.items()}
+        return {name: drawn[name] for name in self.layers}
 
     def _seeds(self, generator: torch.Generator | None) -> dict[str, int]:
         seeds = torch.randint(2**62, (len(self.layers),), generator=generator).tolist()
@@ -74,3 +89,14 @@ class Posterior:
     def _draw(self, name: str, *, count: int, seeds: Mapping[str, int], old: Mapping[str, Tensor]) -> Tensor:
         own = torch.Generator().manual_seed(seeds[name])
         return self.layers[name].sample(count, generator=own, out=old.get(name))
+
+
+def _shared_out(sizes: Mapping[Item, int]) -> tuple[list[Item], list[Item]]:
+    """Say which of these all threads draw, one after the other, and which are drawn side by side, large ones first.
+
+    Many keep all threads busy, each with one of them; of few, all threads share the large ones.
+    """
+    many = max(sizes.values()) * torch.get_num_threads() <= sum(sizes.values())
+    alone = [] if many else [item for item, size in sizes.items() if size >= SMALL]
+    together = [item for item in sizes if item not in alone]
+    return alone, sorted(together, key=lambda item: -sizes[item])

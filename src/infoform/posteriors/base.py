@@ -6,7 +6,7 @@ with other numbers (`with_prior`), and what has to be computed from both is comp
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, overload
@@ -93,6 +93,16 @@ class LayerPosterior(ABC):
     def transform_(self, noise: Tensor) -> Tensor:
         """Return the same; the noise may be overwritten, since fresh memory costs more than numbers."""
         return self.transform(noise)
+
+    @property
+    def alike(self) -> Hashable:
+        """Return what layers have in common that `transform_alike` can take together; None for none at all."""
+        return None
+
+    @classmethod
+    def transform_alike(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
+        """Return what does `transform_` in place for the noise of several layers at once, (L, G, A)."""
+        raise TypeError(f"layers of structure '{cls.structure}' are transformed one by one.")
 
     @abstractmethod
     def solve(self, x: Tensor) -> Tensor:  # (..., G, A) -> (..., G, A)

@@ -3,16 +3,17 @@
     y − R⁻¹ C Q diag((1 − (1+k)^(-1/2)) / k) Qᵀ Cᵀ y,    y = F z                     (symbols as in inf.py)
 
 What the low ranks of prior and information share is small and known, so that each of them meets the large matrices
-twice; these are read and written as seldom as can be, some rows at a time.
+twice; these are read and written as seldom as can be, some rows at a time. Small layers of one shape are drawn
+together, since calling an operation takes longer than its few numbers do.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from infoform.posteriors.rowblocks import RowBlocks
 from infoform.room import LARGEST, room
 
 LANES = 16  # numbers that a processor's vector unit takes at a time
@@ -20,47 +21,74 @@ LANES = 16  # numbers that a processor's vector unit takes at a time
 
 @dataclass(frozen=True, eq=False)
 class DrawForm:
-    """What does not depend on the numbers drawn."""
+    """What does not depend on the numbers drawn, of one layer (L = 1) or of several that are alike."""
 
-    rows: RowBlocks  # R
-    scale: Tensor | None  # S (G, A); None for 1
-    scaled_inverse: Tensor  # S D⁻¹ (G, A)
-    gradient_vectors: Tensor  # U_G (G, g)
-    input_vectors: Tensor  # U_A (A, a), with columns of zeros up to a multiple of `LANES`
-    positions: Tensor  # (K,): of the kept pairs in a flattened (g, a)
-    shrink: Tensor  # N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) (K, K)
-    grow: Tensor  # Qᵀ Lᵀ N^(1/2) (K, K)
-    shared: tuple[Tensor, Tensor] | None  # (G, p, a) each: what W shares with U_A, and M times that
-    factor: Tensor | None  # W V^(1/2) (A, p), padded likewise
+    root: Tensor  # D^(-1/2) (L, G, A)
+    scaled_root: Tensor  # S D^(-1/2) (L, G, A)
+    gradient_vectors: Tensor  # U_G (L, G, g)
+    input_vectors: Tensor  # U_A (L, A, a), with columns of zeros up to a multiple of `LANES`
+    positions: Tensor  # (L, K): of the kept pairs in a flattened (g, a)
+    shrink: Tensor  # N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) (L, K, K)
+    grow: Tensor  # Qᵀ Lᵀ N^(1/2) (L, K, K)
+    low_rank: "LowRank | None" = None
 
-    def transform_(self, y: Tensor) -> None:  # (M, G, A)
-        """Turn normal numbers into deviations from the trained weights, in place."""
-        rows, u, v = self.rows, self.gradient_vectors, self.input_vectors
-        inputs_first = v.shape[1] <= u.shape[1]  # the narrow side first
-        parts, scratches = _row_parts(y)
+    def transform_(self, z: Tensor) -> None:  # (M or L, G, A)
+        """Turn normal numbers into deviations from the trained weights, in place: M of one layer, or one of each."""
+        u, v, low = self.gradient_vectors, self.input_vectors, self.low_rank
+        inputs_first = v.shape[2] <= u.shape[2]  # the narrow side first
+        parts, scratches = _row_parts(z)
         projected, factored = [], []
         for part, scratch in zip(parts, scratches, strict=True):
-            own = y[:, part].mul_(rows.root[part])
-            scaled = own if self.scale is None else torch.mul(self.scale[part], own, out=scratch)
-            projected.append(torch.bmm(scaled, _each(v, y)) if inputs_first else torch.bmm(_each(u[part].T, y), scaled))
-            if self.factor is not None:
-                factored.append(torch.bmm(own, _each(self.factor, y)))
-        inner = u.T @ _joined(projected) if inputs_first else _added(projected) @ v
+            if low is not None:
+                torch.mul(self.root[:, part], z[:, part], out=scratch)
+                factored.append(torch.bmm(scratch, _each(low.factor, z)))
+            torch.mul(self.scaled_root[:, part], z[:, part], out=scratch)
+            left, right = (scratch, v) if inputs_first else (u[:, part].mT, scratch)
+            projected.append(torch.bmm(_each(left, z), _each(right, z)))
+        inner = u.mT @ _joined(projected) if inputs_first else _added(projected) @ v
         taken = None
-        if self.shared is not None:
-            taken = rows.middle(_joined(factored)[..., : rows.prior.rank], 0)
-            inner -= u.T @ (taken.unsqueeze(-2) @ self.shared[0]).squeeze(-2)
-        flat = inner.flatten(-2)
-        shrunk = flat.index_select(-1, self.positions) @ self.shrink @ self.grow
-        kept = u @ torch.zeros_like(flat).index_copy_(-1, self.positions, shrunk).view_as(inner)
-        if taken is not None and self.shared is not None:
-            taken -= (self.shared[1] @ kept.unsqueeze(-1)).squeeze(-1)
+        if low is not None:
+            taken = _by_row(_joined(factored)[..., : low.middle.shape[-1]], low.middle)
+            inner -= u.mT @ _by_row(taken, low.shared)
+        flat = inner.flatten(1)
+        positions = self.positions.expand(len(z), -1)
+        shrunk = _by_layer(_by_layer(flat.gather(1, positions), self.shrink), self.grow)
+        kept = u @ torch.zeros_like(flat).scatter_add_(1, positions, shrunk).view_as(inner)
+        if low is not None and taken is not None:
+            taken -= (low.solved_shared @ kept.unsqueeze(-1)).squeeze(-1)
         for part, scratch in zip(parts, scratches, strict=True):
-            expanded = torch.bmm(kept[:, part], _each(v.T, y), out=scratch)
-            own = y[:, part].addcmul_(self.scaled_inverse[part], expanded, value=-1)
-            if taken is not None and rows.factor is not None:
-                expanded = torch.bmm(taken[:, part], _each(rows.factor.T, y), out=scratch)
-                own.addcmul_(rows.inverse[part], expanded, value=-1)
+            own = z[:, part]
+            own.addcmul_(self.scaled_root[:, part], torch.bmm(kept[:, part], _each(v.mT, z), out=scratch), value=-1)
+            if low is not None and taken is not None:
+                expanded = torch.bmm(taken[:, part], _each(low.columns.mT, z), out=scratch)
+                own.addcmul_(self.root[:, part], expanded, value=-1)
+            own.mul_(self.root[:, part])
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """What a prior of low rank adds to a form."""
+
+    columns: Tensor  # W V^(1/2) (L, A, p)
+    factor: Tensor  # the same, padded like U_A
+    middle: Tensor  # M for F (L, G, p, p)
+    shared: Tensor  # what W shares with U_A (L, G, p, a)
+    solved_shared: Tensor  # M for R⁻¹ times that
+
+
+def stacked(forms: Sequence[DrawForm]) -> DrawForm:
+    """Return one form of layers with equal shapes; widths that differ are filled up with zeros, which add nothing."""
+    width = max(form.input_vectors.shape[2] for form in forms)
+    moved = [form.positions // form.input_vectors.shape[2] * width for form in forms]
+    columns = [form.positions % form.input_vectors.shape[2] for form in forms]
+    low = [form.low_rank for form in forms if form.low_rank is not None]
+    together = (_cat([getattr(part, one.name) for part in low]) for one in fields(LowRank))
+    names = [one.name for one in fields(DrawForm) if one.name not in ("positions", "low_rank")]
+    return DrawForm(
+        positions=_cat([rows + column for rows, column in zip(moved, columns, strict=True)]),
+        low_rank=LowRank(*together) if low else None,
+        **{name: _cat([getattr(form, name) for form in forms]) for name in names},
+    )
 
 
 def padded(vectors: Tensor) -> Tensor:  # (..., a) -> (..., a or some more)
@@ -68,12 +96,12 @@ def padded(vectors: Tensor) -> Tensor:  # (..., a) -> (..., a or some more)
     return functional.pad(vectors, (0, -vectors.shape[-1] % LANES))
 
 
-def _row_parts(y: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
+def _row_parts(z: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
     """Cut the rows into parts that the room of a thread holds, and give that room in the shape of each part."""
-    count, num_rows, num_columns = y.shape
+    count, num_rows, num_columns = z.shape
     step = min(num_rows, max(1, LARGEST // (count * num_columns)))
     parts = [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
-    kept = room(y, step * count * num_columns)
+    kept = room(z, step * count * num_columns)
     sizes = [count * (part.stop - part.start) * num_columns for part in parts]
     return parts, [kept[:size].view(count, -1, num_columns) for size in sizes]
 
@@ -86,5 +114,21 @@ def _added(parts: list[Tensor]) -> Tensor:  # (M, g, A) each
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
-def _each(matrix: Tensor, y: Tensor) -> Tensor:  # (p, q), (M, ...) -> (M, p, q)
-    return matrix.expand(len(y), *matrix.shape)
+def _each(matrices: Tensor, z: Tensor) -> Tensor:  # (1 or M, p, q), (M, ...) -> (M, p, q)
+    return matrices.expand(len(z), -1, -1)
+
+
+def _by_row(x: Tensor, matrices: Tensor) -> Tensor:  # (M, G, p), (1 or M, G, p, q) -> (M, G, q)
+    return (x.unsqueeze(-2) @ matrices).squeeze(-2)
+
+
+def _by_layer(x: Tensor, matrices: Tensor) -> Tensor:  # (M, K), (1 or M, K, J) -> (M, J)
+    return x @ matrices[0] if len(matrices) == 1 else torch.bmm(x.unsqueeze(1), matrices).squeeze(1)
+
+
+def _cat(parts: list[Tensor]) -> Tensor:  # (1, ...) each -> (L, ...)
+    sizes = [max(lengths) for lengths in zip(*(part.shape[1:] for part in parts), strict=True)]
+    whole = parts[0].new_zeros(len(parts), *sizes)
+    for one, part in zip(whole, parts, strict=True):
+        one[tuple(slice(length) for length in part.shape[1:])] = part[0]
+    return whole

@@ -17,7 +17,7 @@ give samples (p = 1/2), solves (p = 1) and log det P = log det R + Σ log(1 + k)
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ from infoform.eigenbasis import (
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
 from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
-from infoform.posteriors.draws import DrawForm, padded
+from infoform.posteriors.draws import DrawForm, LowRank, padded, stacked
 from infoform.posteriors.inf_options import check_options, enough_columns, enough_pairs
 from infoform.posteriors.outer import OuterForm
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
@@ -200,6 +200,17 @@ class Inf(LayerPosterior):
         self._draws.transform_(noise.view(-1, *self.shape))
         return noise
 
+    @property
+    def alike(self) -> Hashable:
+        return self.shape, self.dtype, self.device, self.prior.rank == 0
+
+    @classmethod
+    def transform_alike(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
+        forms = [layer._draws for layer in layers]
+        for layer in layers:  # whose numbers the stack has
+            del layer.__dict__["_draws"]
+        return stacked(forms).transform_
+
     def solve(self, x: Tensor) -> Tensor:
         vectors, grown, _ = self._spectrum
         y = self._rows.solve(x)
@@ -284,20 +295,25 @@ class Inf(LayerPosterior):
     def _draws(self) -> DrawForm:
         vectors, grown, _ = self._spectrum
         rows, columns = self.indices
-        scaled = self._factor @ vectors
-        shared = None if self._row_shared is None else padded(self._row_shared)
+        scaled, root = self._factor @ vectors, self._rows.root
         return DrawForm(
-            rows=self._rows,
-            scale=self.scale,
-            scaled_inverse=self._scaled_inverse,
-            gradient_vectors=self._gradient_vectors,
-            input_vectors=self._padded_vectors,
-            positions=rows * self._padded_vectors.shape[1] + columns,
-            shrink=scaled / (grown * (grown + 1)),  # written so that nothing cancels as k goes to 0
-            grow=scaled.T,
-            shared=None if shared is None else (shared.to(self.dtype), self._rows.solved_shared(shared)),
-            factor=None if self._rows.factor is None else padded(self._rows.factor),
+            root=root[None],
+            scaled_root=(root if self.scale is None else self.scale * root)[None],
+            gradient_vectors=self._gradient_vectors[None],
+            input_vectors=self._padded_vectors[None],
+            positions=(rows * self._padded_vectors.shape[1] + columns)[None],
+            shrink=(scaled / (grown * (grown + 1)))[None],  # written so that nothing cancels as k goes to 0
+            grow=scaled.T[None],
+            low_rank=self._low_rank(),
         )
+
+    def _low_rank(self) -> LowRank | None:
+        factor, shared = self._rows.factor, self._row_shared
+        if factor is None or shared is None:
+            return None
+        wide = padded(shared)
+        parts = (factor, padded(factor), self._rows.half_middle, wide.to(self.dtype), self._rows.solved_shared(wide))
+        return LowRank(*(part[None] for part in parts))
 
     @cached_property
     def _scaled_inverse(self) -> Tensor:  # S D'^(-1) (G, A)

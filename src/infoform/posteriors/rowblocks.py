@@ -127,6 +127,11 @@ class RowBlocks:
         spread = factor.unsqueeze(2) * input_vectors.double().unsqueeze(1)  # (A, p, a)
         return (weights @ spread.flatten(1)).view(len(weights), *spread.shape[1:])
 
+    @property
+    def half_middle(self) -> Tensor:  # (G, p, p)
+        """Return M for F."""
+        return self._middles[0]
+
     def solved_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
         """Return M (for R⁻¹) times `row_shared`."""
         return self._middles[1] @ shared.to(self.diagonal.dtype)
