@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from dense import assert_close
-from infoform.products import ALIGNMENT, aligned, selected, summed, summed_products, times
+from infoform.products import ALIGNMENT, NARROW, aligned, along, selected, summed, summed_products, times
+from infoform.products import padded as filled_up
 
 
 def as_it_is(x: Tensor) -> Tensor:
@@ -82,3 +83,13 @@ def test_rows_of_aligned_matrices_begin_at_round_addresses(columns: int) -> None
     assert matrix.dtype == torch.float64
     assert matrix.stride(0) % ALIGNMENT == 0
     assert matrix.stride(0) < columns + ALIGNMENT
+
+
+@pytest.mark.parametrize("width", [1, 15, ALIGNMENT, ALIGNMENT + 1, NARROW, NARROW + 1])
+def test_few_columns_are_filled_up_without_a_trace(width: int) -> None:
+    x, vectors = torch.randn(3, 5, 7, dtype=torch.float64), torch.randn(7, width, dtype=torch.float64)
+    assert_close(along(x, vectors), torch.einsum("nsp,pq->nsq", x, vectors))
+    wide = filled_up(vectors)
+    assert wide.shape[1] % ALIGNMENT == 0
+    assert torch.equal(wide[:, :width], vectors)
+    assert not wide[:, width:].any()

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from infoform.products import aligned, summed, summed_products, times
+from infoform.products import aligned, along, summed, summed_products, times
 
 FEW = 8  # gradients that are added one by one, without a copy of all their squares
 
@@ -105,7 +105,7 @@ class OuterGradients(Gradients):
         pairs: Tensor | None = None,
         core: Tensor | None = None,
     ) -> Tensor:
-        a, g = self.inputs @ input_vectors, self.outputs @ gradient_vectors
+        a, g = along(self.inputs, input_vectors), along(self.outputs, gradient_vectors)
         squares = g.square().T @ a.square()
         if pairs is not None and core is not None:
             entries = g.index_select(1, pairs[0]).mul_(a.index_select(1, pairs[1]))
@@ -218,7 +218,7 @@ class SharedGradients(Gradients):
         if self._through_factors((a * num_inputs + g * num_outputs) / (num_inputs + num_outputs) / 2, dense_width=work):
             return times(self.positions[0], gradient_vectors).mT @ times(self.patches[0], input_vectors)
         if inputs_first <= outputs_first:
-            return gradient_vectors.T @ (self.matrices @ input_vectors)
+            return gradient_vectors.T @ along(self.matrices, input_vectors)
         return (gradient_vectors.T @ self.matrices) @ input_vectors
 
     def _through_factors(self, width: float, *, dense_width: float) -> bool:

@@ -1,5 +1,6 @@
 """Running sums over examples from which a layer's curvature is made."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -41,7 +42,9 @@ class Sums(ABC):
     def is_finite(self) -> bool:
         """Whether all examples so far were finite: one that is not spoils a whole row or column of every sum."""
         return all(
-            bool((total[0].sum() + total[:, 0].sum()).isfinite()) for total in self.totals() if total is not None
+            math.isfinite(total[0].sum().item() + total[:, 0].sum().item())
+            for total in self.totals()
+            if total is not None
         )
 
     def state(self) -> dict[str, Tensor]:

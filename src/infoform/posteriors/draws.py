@@ -12,11 +12,8 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from infoform.room import LARGEST, room
-
-LANES = 16  # numbers that a processor's vector unit takes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +23,7 @@ class DrawForm:
     root: Tensor  # D^(-1/2) (L, G, A)
     scaled_root: Tensor  # S D^(-1/2) (L, G, A)
     gradient_vectors: Tensor  # U_G (L, G, g)
-    input_vectors: Tensor  # U_A (L, A, a), with columns of zeros up to a multiple of `LANES`
+    input_vectors: Tensor  # U_A (L, A, a), with columns of zeros that make products fast
     positions: Tensor  # (L, K): of the kept pairs in a flattened (g, a)
     shrink: Tensor  # N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) (L, K, K)
     grow: Tensor  # Qᵀ Lᵀ N^(1/2) (L, K, K)
@@ -89,11 +86,6 @@ def stacked(forms: Sequence[DrawForm]) -> DrawForm:
         low_rank=LowRank(*together) if low else None,
         **{name: _cat([getattr(form, name) for form in forms]) for name in names},
     )
-
-
-def padded(vectors: Tensor) -> Tensor:  # (..., a) -> (..., a or some more)
-    """Add columns of zeros up to a multiple of `LANES`: products with odd widths take up to three times as long."""
-    return functional.pad(vectors, (0, -vectors.shape[-1] % LANES))
 
 
 def _row_parts(z: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)

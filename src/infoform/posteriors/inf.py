@@ -37,12 +37,13 @@ from infoform.eigenbasis import (
 from infoform.posteriors import logscale
 from infoform.posteriors.base import LayerPosterior, prior_free, required
 from infoform.posteriors.core import below_diagonal, core_root, kept_diagonal
-from infoform.posteriors.draws import DrawForm, LowRank, padded, stacked
+from infoform.posteriors.draws import DrawForm, LowRank, stacked
 from infoform.posteriors.inf_options import check_options, enough_columns, enough_pairs
 from infoform.posteriors.outer import OuterForm
 from infoform.posteriors.rounding import read_back, round_to, vector_dtype
 from infoform.posteriors.rowblocks import RowBlocks
 from infoform.priors import LayerPrior
+from infoform.products import padded
 
 LARGEST_SQUARE = 16.0  # of S; the residual is that of some examples alone, so q may be next to nothing where f is not
 SCALE_OCTAVES = 12.0  # of S² below its largest; what is smaller is as good as 0
