@@ -51,7 +51,7 @@ bench: $(PEERS)/.ready
 $(PEERS)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt torch
-	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[metrics,peers]'
 	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
 	touch $@
 

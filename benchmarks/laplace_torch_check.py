@@ -44,6 +44,8 @@ BESIDE = (
 
 def check(name: str, cache: Path, folder: Path) -> dict[str, Any]:
     """Fit, tune and measure laplace-torch on the first network of a run."""
+    for needed in ("laplace", "torchmetrics", "sklearn"):  # before minutes of work
+        import_module(needed)
     experiment = get_experiment(name)
     assert isinstance(experiment, Classification)
     settings = experiment.settings()
