@@ -22,6 +22,7 @@ def test_rounds_run_every_work_in_turn_and_leave_the_first_out() -> None:
     assert order == ["a", "b"] * 3
     assert [len(values) for values in found.values()] == [2, 2]
     assert min(found["a"]) >= 0.002
+    assert [len(values) for values in in_rounds({"a": lambda: None}, 1, uncounted=0).values()] == [1]
 
 
 def test_threads_are_as_before_even_after_an_error() -> None:
@@ -50,7 +51,7 @@ def test_stand_ins_have_the_shapes_of_a_fit() -> None:
 
 def test_pieces_and_page(small_imagenet: Path) -> None:
     settings = TimeSettings(networks=("tiny-densenet",), images=2, size=32, fit_rounds=1, sample_rounds=2)
-    result = Result("time", asdict(settings), 0, 2)
+    result = Result("time", asdict(settings), 0, 3)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_imagenet)
         result = result.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)
@@ -58,5 +59,5 @@ def test_pieces_and_page(small_imagenet: Path) -> None:
         value > 0 for piece in result.pieces.values() for values in piece["seconds"].values() for value in values
     )
     text = EXPERIMENT.page(result)
-    assert text.count("| tiny-densenet |") == 4
+    assert text.count("| tiny-densenet |") == 5
     assert "- tiny-densenet: `inf` is " in text

@@ -30,6 +30,7 @@ PAPER_FITS: dict[str, tuple[float, float, float, float]] = {
 def page(result: Result) -> str:
     samples = {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith("samples")}
     fits = {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith("fits")}
+    efb = {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith("efb")}
     s = result.settings
     return "\n\n".join(
         [
@@ -46,10 +47,12 @@ support, additive correction) in our basis and with our sampler.""",
             _sample_verdict(samples),
             "## The information matrix, over Diag's",
             """Medians of the rounds' ratios; the paper's in parentheses. KFAC's is the time to its factors, which a
-posterior has yet to decompose; INF's is all of it. EFB is not measured here: its basis takes an eigendecomposition of
-every layer's input factor, which is most of its time for few photographs (docs/speed.md has it for two networks).""",
+posterior has yet to decompose; INF's is all of it.""",
             _ratios(fits, PAPER_FITS, {"inf": 3, "kfac": 1}),
             _fit_seconds(fits),
+            """EFB decomposes every layer's factors, which for few photographs is most of its time; once, beside a fit
+of Diag:""",
+            _efb(efb),
         ]
     )
 
@@ -107,3 +110,14 @@ def _fit_seconds(found: Mapping[str, Seconds]) -> str:
     ]
     names = list(next(iter(found.values())))
     return "Mean seconds of a fit:\n\n" + table(["", *(f"`{name}`" for name in names)], rows)
+
+
+def _efb(found: Mapping[str, Seconds]) -> str:
+    rows = []
+    for network, seconds in found.items():
+        printed = ""
+        if network in PAPER_FITS:
+            printed = f" ({PAPER_FITS[network][2] / PAPER_FITS[network][0]:.2f})"
+        cells = [f"{seconds[name][0]:.2f}" for name in ("diag", "efb")]
+        rows.append([ARCHITECTURES.get(network, network), *cells, f"{_ratio(seconds, 'efb'):.2f}{printed}"])
+    return table(["", "`diag`, seconds", "`efb`, seconds", "ratio (the paper's)"], rows)
