@@ -17,13 +17,13 @@ class ImageNetResNet50(ImageNet):
         structures = ("inf activation mc", "diag isotropic mc", "inf isotropic mc")
         return ImageNetSettings(
             network=self.network,
-            images=50,
-            test=50,
-            unknown=25,
+            images=100,
+            test=100,
+            unknown=50,
             samples=10,
-            methods=tuple(f"{one} validation" for one in structures),
+            methods=("inf activation mc evidence", *(f"{one} validation" for one in structures)),
             statistics="needed",
-            tuning_images=10,
+            tuning_images=20,
         )
 
 
