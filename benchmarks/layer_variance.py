@@ -21,7 +21,7 @@ from infoform.batches import read_inputs
 from infoform.experiments import get_experiment
 from infoform.experiments.classification import Classification, Run, batches
 from infoform.experiments.classification_measures import measures
-from infoform.experiments.classification_targets import OURS
+from infoform.experiments.classification_targets import WIDE
 from infoform.experiments.markdown import table
 from infoform.experiments.result import Result
 from infoform.metrics import nll
@@ -61,7 +61,7 @@ def look(name: str, cache: Path, folder: Path) -> dict[str, Any]:
     assert isinstance(experiment, Classification)
     settings = experiment.settings()
     run = Run(experiment, settings, cache, 0)
-    laplace, tau = run.laplace(), Result.load(folder / f"{name}.json").pieces[f"{OURS} 0"]["prior_precision"]
+    laplace, tau = run.laplace(), Result.load(folder / f"{name}.json").pieces[f"{WIDE} 0"]["prior_precision"]
     posterior = laplace.posterior(prior_precision=tau, num_data=float(settings.train), prior_rank=8)
     held_x, held_y = (one[: SIZES["held_out"]] for one in run.parts.validation)
     test_x, test_y = (one[: SIZES["known"]] for one in run.parts.test)

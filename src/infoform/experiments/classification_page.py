@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from infoform.experiments.classification_targets import OURS, Target
+from infoform.experiments.classification_targets import DEFAULT, WIDE, Target
 from infoform.experiments.markdown import mean_std, table
 from infoform.experiments.result import Result
 
@@ -136,7 +136,7 @@ def _targets(rows: Mapping[str, list[Row]], result: Result, targets: Sequence[Ta
 
 
 def _chance(rows: Mapping[str, list[Row]]) -> str:
-    method = OURS if OURS in rows else "plain"
+    method = next((one for one in (DEFAULT, WIDE) if one in rows), "plain")
     expected = mean(chance_ece(row["reliability"]) for row in rows[method])
     return (
         f"Answers with the confidences of {title(method)} that were perfectly calibrated would have an ECE of about "

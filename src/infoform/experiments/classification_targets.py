@@ -8,11 +8,10 @@ from typing import Any
 from infoform.experiments.result import Result
 
 Rows = Mapping[str, list[dict[str, Any]]]
-OURS = "inf activation:16x30 linear validation"  # all defaults of the library, with more directions of the prior
-DEFAULT = "inf activation:8x30 linear validation"  # all defaults
+DEFAULT = "inf activation:8x30 linear validation"  # all defaults of the library
+WIDE = "inf activation:16x30 linear validation"  # with more directions of the prior
 SAMPLED = "inf activation:16x30 mc validation"
-WEAK = "inf activation:16 linear validation"  # the same with a strength of 1
-WEAK_SAMPLED = "inf activation:16 mc validation"
+WEAK_SAMPLED = "inf activation:16 mc validation"  # with a strength of 1
 BYTES = "inf@uint8 activation:16x30 mc validation"
 
 
@@ -26,12 +25,12 @@ class Target:
     values: Callable[[Rows, Result], tuple[float, float]]  # the number, the bound
 
 
-def fixed(text: str, measure: str, bound: float, *, at_least: bool, method: str = OURS) -> Target:
+def fixed(text: str, measure: str, bound: float, *, at_least: bool, method: str) -> Target:
     """Return a target with a bound that is known beforehand."""
     return Target(text, at_least, (method,), lambda rows, _: (average(rows, method, measure), bound))
 
 
-def against(text: str, measure: str, other: str, *, at_least: bool, slack: float = 0.0, method: str = OURS) -> Target:
+def against(text: str, measure: str, other: str, *, at_least: bool, method: str, slack: float = 0.0) -> Target:
     """Return a target set by another method: its mean over the networks that both have, plus `slack`.
 
     An ensemble has all networks at once, so it is compared with the mean over all.
