@@ -1,5 +1,6 @@
 """Layers drawn together give what each gives by itself, in the memory of an earlier draw too."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -120,3 +121,22 @@ def test_a_posterior_that_was_drawn_from_together_still_transforms_one_layer() -
     after = one_by_one(posterior, 4)
     for name, one in before.items():
         assert torch.equal(one, after[name])
+
+
+class Disturbed(list[Any]):
+    """Layers that another thread stacks between any two looks at them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for layer in super().__iter__():
+            layer.__dict__.pop("_draws", None)
+        return super().__iter__()
+
+
+def test_layers_that_another_thread_stacks_at_the_same_time_are_stacked_all_the_same() -> None:
+    group = max(grouped(fitted(rank=7).layers), key=lambda one: len(one.layers))
+    layers = list(group.layers.values())
+    noise = torch.randn(len(layers), *layers[0].shape, dtype=torch.float64)
+    alone, disturbed = noise.clone(), noise.clone()
+    type(layers[0]).transform_alike(layers)(alone)
+    type(layers[0]).transform_alike(Disturbed(layers))(disturbed)
+    assert torch.equal(alone, disturbed)

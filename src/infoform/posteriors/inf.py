@@ -208,8 +208,8 @@ class Inf(LayerPosterior):
     @classmethod
     def transform_alike(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
         forms = [layer._draws for layer in layers]
-        for layer in layers:  # whose numbers the stack has
-            del layer.__dict__["_draws"]
+        for layer in layers:  # whose numbers the stack has; another thread may have made one, too
+            layer.__dict__.pop("_draws", None)
         return stacked(forms).transform_
 
     def solve(self, x: Tensor) -> Tensor:
