@@ -124,7 +124,8 @@ layers can mend that, and nothing in known data says which layer to trust."""
         )
 
     def network(self) -> nn.Module:
-        return small_vgg()
+        # channels last: a step of training takes .7 of the time of the other layout, a forward pass .75
+        return small_vgg().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def parts(self, settings: ClassificationSettings) -> Parts:
         whole, test, digits = cifar10.load("train"), cifar10.load("test"), svhn.load()
@@ -133,7 +134,7 @@ layers can mend that, and nothing in known data says which layer to trust."""
             return images.scaled(cifar10.MEAN, cifar10.STD)
 
         def seen(images: Images) -> tuple[Tensor, Tensor]:
-            return central_crop(scaled(images)).contiguous(), images.labels
+            return central_crop(scaled(images)).contiguous(memory_format=torch.channels_last), images.labels
 
         order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(settings.seed))
         trained = whole[: settings.train]
