@@ -71,6 +71,13 @@ held out; published is {about.published:.1%} on all 50,000. Entropies are shares
 pictures are told apart by entropy (AUROC, FPR95) or by the mutual information of answer and weights (AUROC by MI; one
 network alone has none: 0.5). With {s["test"]} photographs, differences of less than about {error:.2f} in accuracy,
 {error:.2f} in ECE and 0.02 in AUROC are not to be trusted."""
+    if s.get("autocast"):
+        half = result.pieces["plain"]["autocast"]
+        text += f"""
+
+Convolutions and products of sampled networks are in {s["autocast"]}, their weights in float32. The plain network so run
+has an NLL of {half["nll"]:.4f}, an ECE of {half["ece"]:.4f} and an AUROC of {half["auroc"]:.4f}, which the rows of
+posteriors are to be compared with."""
     if "swag" in result.pieces:
         text += f"""
 

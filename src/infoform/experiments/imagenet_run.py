@@ -65,6 +65,7 @@ class ImageNetSettings(Settings):
     size: int = 224  # pixels
     swag_epochs: int = 4
     swag_learning_rate: float = 1e-4
+    autocast: str | None = None  # precision of sampled networks' products, if not float32
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,11 @@ class Run:
         return _fitted(self, fresh=fresh)
 
     def plain_piece(self) -> dict[str, Any]:
-        return self._single(1.0)
+        """Return the measures of the network, and under "autocast" those in the precision of sampled ones."""
+        found = self._single(1.0)
+        if self.settings.autocast is not None:
+            found["autocast"] = self._single(1.0, autocast=self.settings.autocast)
+        return found
 
     def temperature_piece(self) -> dict[str, Any]:
         x, y = self.pictures.held_out
@@ -159,7 +164,9 @@ class Run:
 
         def outputs(x: Tensor, count: float, tau: float, samples: int) -> Tensor:
             posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
-            return sampled_outputs(laplace, posterior, x, samples=samples, seed=s.seed, linear=linear)
+            return sampled_outputs(
+                laplace, posterior, x, samples=samples, seed=s.seed, linear=linear, autocast=s.autocast
+            )
 
         def score(count: float, tau: float, one: Round) -> float:
             chosen = spaced(len(held_y), one.images)
@@ -189,9 +196,10 @@ class Run:
         facts = {"prior_precision": tau, "num_data": size, "tried": tried, "not_finite": lost, "cpu_seconds": seconds}
         return {**measures(known, classes, unknown), **facts}
 
-    def _single(self, temperature: float) -> dict[str, Any]:
+    def _single(self, temperature: float, *, autocast: str | None = None) -> dict[str, Any]:
         test, classes = self.pictures.test
-        found = [plain_outputs(self.model, x) / temperature for x in (test, self.pictures.unknown)]
+        pictures = (test, self.pictures.unknown)
+        found = [plain_outputs(self.model, x, autocast=autocast) / temperature for x in pictures]
         known, unknown = (self._prediction(logits[None]) for logits in found)
         return measures(known, classes, unknown)
 
