@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from infoform import Laplace, plan
 from infoform.curvature import pack_curvature
+from infoform.sieve import WHOLE
 
 Batches = list[tuple[Tensor, Tensor]]
 
@@ -43,6 +44,14 @@ def make_large() -> tuple[nn.Module, TensorDataset]:
     x = torch.randn(171, 140, dtype=torch.float64)
     x[:, 12:] *= 0.01  # so that the leading eigenvectors are well apart from the rest
     return nn.Sequential(nn.Linear(140, 3)).double(), TensorDataset(x, torch.arange(len(x)) % 3)
+
+
+def make_sure() -> tuple[nn.Module, TensorDataset]:
+    """Return a network that is sure of most examples, and more of them than bases are found from in any case."""
+    model = make_model(torch.float64)
+    with torch.no_grad():
+        model[-1].weight.mul_(20)  # type: ignore[index]
+    return model, make_data(WHOLE + 160, torch.float64)
 
 
 def make_laplace(model: nn.Module, **options: Any) -> Laplace:
@@ -150,6 +159,9 @@ class Case:
         sketched = make_laplace(model, basis_size=8, prior_rank=4)
         self.keep("large", sketched.fit(dealt(large), progress=False))
         self.keep("part", make_laplace(wide, basis_data=0.5).fit(split, progress=False))
+        sure, many = make_sure()
+        self.keep("sure", make_laplace(sure).fit(dealt(many), progress=False))
+        self.keep("sure parts", make_laplace(sure).fit(parts_of(many, self.count)[self.rank], progress=False))
         small = make_laplace(wide, chunk="4kB")
         self.keep(
             "groups", small.fit(parts, max_memory=too_little(small), offload=self.folder / "kept", progress=False)

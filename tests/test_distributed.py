@@ -119,6 +119,16 @@ def test_an_update_adds_the_data_of_all_processes(ran: Run) -> None:
     check_same(read(ran, "update"), laplace.fit(batches, update=True, progress=False), tolerance=1e-9)
 
 
+@pytest.mark.parametrize("parts", ["sure", "sure parts"])
+def test_examples_left_out_of_bases_are_those_of_one_process(ran: Run, parts: str) -> None:
+    model, data = processes.make_sure()
+    laplace = processes.make_laplace(model).fit(processes.batches_of(data), progress=False)
+    check_same(read(ran, parts), laplace, tolerance=1e-9)
+    whole = processes.make_laplace(model, basis_floor=0.0).fit(processes.batches_of(data), progress=False)
+    with pytest.raises(AssertionError):
+        check_same(read(ran, parts), whole, tolerance=1e-9)
+
+
 def test_sketches_and_sampled_residuals_are_those_of_one_process(ran: Run) -> None:
     model, data = processes.make_large()
     laplace = processes.make_laplace(model, basis_size=8, prior_rank=4)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 TARGET_KEYS = ("labels", "label", "targets", "target", "y")
+PLAIN = bool | int | float | str | None  # what all examples of a batch share
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,23 @@ def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
         args = tuple(cut(value, part) for value in batch.args)
         kwargs = {name: cut(value, part) for name, value in batch.kwargs.items()}
         yield Batch(args, kwargs, None if batch.targets is None else batch.targets[part])
+
+
+def chosen_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)
+    """Return some of the examples; None where an argument is something else than a tensor of all examples, or plain."""
+    count = batch_size(batch)
+
+    def is_plain(value: Any) -> bool:
+        return len(value) == count if isinstance(value, Tensor) and value.dim() else isinstance(value, PLAIN)
+
+    if not all(map(is_plain, (*batch.args, *batch.kwargs.values()))):
+        return None
+
+    def pick(value: Any) -> Any:
+        return value[rows] if isinstance(value, Tensor) else value
+
+    kwargs = {name: pick(value) for name, value in batch.kwargs.items()}
+    return Batch(tuple(map(pick, batch.args)), kwargs, pick(batch.targets))
 
 
 def read_outputs(outputs: Any) -> Tensor:

@@ -86,6 +86,7 @@ class FitSettings:
     seed: int = 0
     autocast: torch.dtype | None = None  # of the forward pass; sums are in float32 at least
     chunk: int = CHUNK_BYTES  # bytes of patches and per-example gradients held at a time
+    basis_floor: float = 0.1  # share of the mean |v|² below which an example is left out of the search for bases
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from infoform.layer_statistics import LayerStatistics
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.passes import DataPass, Tally, check_independence, progress_bar
 from infoform.placement import Placement
+from infoform.sieve import Sieve
 from infoform.statistics import Sums
 
 
@@ -45,6 +46,8 @@ def fit_curvature(
     seen = 0 if previous is None else previous.summary.num_examples
     passes = 2 if wanted.bases and previous is None else 1
     part = settings.basis_data if passes > 1 else 1.0
+    sieve = _sieve(wanted, settings, processes) if passes > 1 else None
+    partial = part < 1 or sieve is not None  # the first pass is for bases alone
     batches = len(loader) if isinstance(loader, Sized) else None
     with (
         processes.together(),
@@ -88,8 +91,9 @@ def fit_curvature(
         course = _Course(data, statistics, checkpoint, processes)
         course.resume()
         if course.first is None:
-            sums = {name: one.first_pass(part < 1) for name, one in statistics.items()}
-            tally = course.run(sums, bar(f"{label}pass 1 of {passes}", batches), share=part, scored=part == 1)
+            sums = {name: one.first_pass(partial) for name, one in statistics.items()}
+            tick = bar(f"{label}pass 1 of {passes}", batches)
+            tally = course.run(sums, tick, share=part, sieve=sieve, scored=not partial)
             # a second pass over more of the data may reach more layers, too late for a basis
             course.first = _FirstPass(tally.summary(), tally.digest, frozenset(data.reached))
         summary, reached = course.first.summary, course.first.reached
@@ -110,10 +114,10 @@ def fit_curvature(
                 )
             if not course.decomposed:
                 course.decompose(fresh, bar(f"{label}eigenvectors", len(fresh)))
-            sums = {name: one.second_pass(part < 1) if name in fresh else [] for name, one in statistics.items()}
-            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches), scored=part < 1)
+            sums = {name: one.second_pass(partial) if name in fresh else [] for name, one in statistics.items()}
+            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches), scored=partial)
             course.check_same_data(tally, whole=part == 1)
-            summary = tally.summary() if part < 1 else summary
+            summary = tally.summary() if partial else summary
         data.capture.calls.clear()
         numbers = range(seen, seen + summary.num_examples)
         curvature = {}
@@ -186,10 +190,16 @@ class _Course:
         self.resumed = True
 
     def run(
-        self, sums: Mapping[str, Sequence[Sums]], tick: Callable[[int], None], *, share: float = 1.0, scored: bool
+        self,
+        sums: Mapping[str, Sequence[Sums]],
+        tick: Callable[[int], None],
+        *,
+        share: float = 1.0,
+        sieve: Sieve | None = None,
+        scored: bool,
     ) -> Tally:
         """Read this process' data, and return what is known of that of all; the sums are over all of it, too."""
-        own = self.data.run(sums, tick, share=share, scored=scored)
+        own = self.data.run(sums, tick, share=share, sieve=sieve, scored=scored)
         self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
         tallies: list[Tally] = self.processes.gather(own)
         examples = sum(one.examples for one in tallies)
@@ -260,6 +270,15 @@ class _Course:
         first = None if self.first is None else asdict(self.first) | {"reached": sorted(self.first.reached)}
         saved = {"data": values, "first": first, "decomposed": list(self.decomposed)}
         return Snapshot(2 if self.decomposed else 1, tensors, saved)
+
+
+def _sieve(wanted: Wanted, settings: FitSettings, processes: Processes) -> Sieve | None:
+    """Return what chooses the examples of the first pass; None where it takes all, or sums more than bases need."""
+    single = settings.fisher != "exact" and settings.fisher_samples == 1
+    bases_alone = not wanted.factors and "activation" not in wanted.bases
+    return (
+        Sieve(settings.basis_floor, processes.gather) if settings.basis_floor > 0 and single and bases_alone else None
+    )
 
 
 def _identity(

@@ -11,15 +11,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.batches import Batch, batch_size, in_double, read_batch, split_batch
-from infoform.capture import Call, Capture
+from infoform.batches import Batch, batch_size, chosen_rows, in_double, read_batch, split_batch
+from infoform.capture import Call, Capture, GradientSink
 from infoform.checkpoint import folded, under
 from infoform.coverage import Layer
 from infoform.distributed import Shard
 from infoform.examples import CHUNK_BYTES, Intake, shared_limit
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
+from infoform.sieve import WHOLE, Sieve
 from infoform.statistics import Sums
+
+FEW = 0.5  # share of examples kept below which a batch is looked at first, and only those go back through the network
 
 
 @dataclass
@@ -60,6 +63,8 @@ class DataPass:
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
     _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
+    _sieve: Sieve | None = None  # chooses the examples of this pass
+    _sifted: dict[str, float] = field(default_factory=dict)  # by the process before this one
     _scored: bool = True  # whether the likelihood of the labels is summed in this pass
     _stream: UniformStream | None = None
     _drawn: int = 0  # examples whose random numbers the stream has given
@@ -70,13 +75,18 @@ class DataPass:
         tick: Callable[[int], None],
         *,
         share: float = 1.0,
+        sieve: Sieve | None = None,
         scored: bool = True,
     ) -> Tally:
         """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it.
 
-        The likelihood of its labels is known only where it is scored: a second pass has no need to.
+        A sieve leaves out examples with little information; the sums must be such as do not ask for an example's
+        number. The likelihood of the labels is known only where it is scored: one of two passes has no need to.
         """
         self._scored = scored
+        self._sieve = sieve
+        if sieve is not None:
+            sieve.restore(self._sifted)
         single = self.fisher != "exact" and self.fisher_samples == 1
         shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
@@ -85,7 +95,7 @@ class DataPass:
         }
         for name, state in self._kept.items():
             self.intakes[name].restore(state)
-        self._kept, self._stream = {}, None
+        self._kept, self._sifted, self._stream = {}, {}, None
         with isolated(self.seed, loader=self.loader):
             for raw in self._unread(tick):
                 batches = self.tally.batches
@@ -95,12 +105,14 @@ class DataPass:
                     self.between(False)
             if self.between is not None:
                 self.between(True)
+            if self._sieve is not None:
+                self._sieve.mean()  # other processes may still ask for what this one knows of it
             for name, intake in self.intakes.items():
                 intake.release()
                 if not intake.is_finite():
                     raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
             self.intakes = {}
-            self.checked = share == 1
+            self.checked = share == 1 and sieve is None
         tally, self.tally = self.tally, Tally()
         if self.shard.count is not None and tally.examples != self.shard.count:
             raise ValueError(
@@ -112,13 +124,14 @@ class DataPass:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return all that another object needs to go on after this batch, except for the sums."""
         kept = {f"kept/{name}..{key}": one for name, own in self.intakes.items() for key, one in own.state().items()}
-        called, reached = sorted(self.called), sorted(self.reached)
-        return kept, {"tally": asdict(self.tally), "called": called, "reached": reached, "checked": self.checked}
+        values = {"tally": asdict(self.tally), "called": sorted(self.called), "reached": sorted(self.reached)}
+        sieve = {} if self._sieve is None else self._sieve.state()
+        return kept, {**values, "checked": self.checked, "sieve": sieve}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on where another object was; `run` then reads, and leaves out, what that had read."""
         self.tally, self.checked = Tally(**values["tally"]), values["checked"]
-        self.called, self.reached = set(values["called"]), set(values["reached"])
+        self.called, self.reached, self._sifted = set(values["called"]), set(values["reached"]), values["sieve"]
         kept = {name: under(tensors, f"kept/{name}..") for name in self.layers}
         self._kept = {name: state for name, state in kept.items() if state}
 
@@ -168,8 +181,9 @@ class DataPass:
         if not used:
             tally.examples += batch_size(batch)
             return 0
+        looks = self._sieve is not None and self._sieve.share < FEW and chosen_rows(batch, []) is not None
         try:
-            outputs, targets = self._forward(batch)
+            outputs, targets = self._forward(batch, differentiable=not looks)
             size, tally.num_outputs = outputs.shape
             if size == 0:
                 return 0
@@ -177,7 +191,10 @@ class DataPass:
             self.numbers = range(self.seen + own.start, self.seen + own.stop, own.step)
             uniforms = self._uniforms()
             uniforms = uniforms.to(outputs) if device.type == "mps" else uniforms.to(device)
-            self._backward(outputs, targets, uniforms)
+            if self._sieve is None:
+                self._backward(outputs, targets, uniforms)
+            else:
+                self._sift(self._sieve, outputs, targets, uniforms, looked_at=batch if looks else None)
         except (ValueError, TypeError) as error:
             raise type(error)(f"in batch {tally.batches}: {error}") from error
         if targets is None or not self._scored:
@@ -200,11 +217,11 @@ class DataPass:
         self._drawn = self.numbers[-1] + 1
         return drawn[:: self.numbers.step]
 
-    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def _forward(self, batch: Batch, *, differentiable: bool = True) -> tuple[Tensor, Tensor | None]:
         for x in () if self.checked else batch.tensors():
             if not _all_finite(x):
                 raise ValueError("the inputs must be finite, got NaN or infinity; clean the data.")
-        outputs = self.likelihood.check_outputs(self.capture.forward(batch))
+        outputs = self.likelihood.check_outputs(self.capture.forward(batch, differentiable=differentiable))
         self.called.update(self.capture.calls)
         if not _all_finite(outputs):
             raise ValueError(f"the outputs must be finite, got NaN or infinity{self._first_bad_layer()}.")
@@ -230,12 +247,34 @@ class DataPass:
         count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.fisher_samples)
         vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
         for number, vector in enumerate(vectors):
+            self.capture.backward(outputs, vector, self._sink(first=number == 0), last=number == count - 1)
 
-            def sink(name: str, calls: list[Call], first: bool = number == 0) -> None:
-                self.reached.add(name)
-                self._add(name, calls, first)
+    def _sift(
+        self, sieve: Sieve, outputs: Tensor, targets: Tensor | None, uniforms: Tensor, *, looked_at: Batch | None
+    ) -> None:
+        """Send back what the sieve keeps: through these outputs or, where the batch was looked at, through new ones."""
+        (vector,) = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
+        kept = sieve.keep(vector, self.numbers)
+        if self.numbers.start >= WHOLE and not self.capture.calls.keys() <= self.reached:
+            kept = kept.new_ones(len(kept))  # layers that no example has reached before, and need a basis, too
+        if looked_at is None:
+            vector = vector * kept.unsqueeze(1)
+        else:
+            rows = kept.nonzero().squeeze(1)
+            chosen = chosen_rows(looked_at, rows)
+            if chosen is None or len(rows) == 0:
+                return
+            (outputs, _), vector = self._forward(chosen), vector[rows]
+        self.numbers = range(sieve.given, sieve.given + len(vector))  # among those given to the sums
+        sieve.given += len(vector)
+        self.capture.backward(outputs, vector, self._sink(first=True))
 
-            self.capture.backward(outputs, vector, sink, last=number == count - 1)
+    def _sink(self, *, first: bool) -> GradientSink:
+        def sink(name: str, calls: list[Call]) -> None:
+            self.reached.add(name)
+            self._add(name, calls, first)
+
+        return sink
 
     def _add(self, name: str, calls: list[Call], first: bool) -> None:
         intake = self.intakes[name]

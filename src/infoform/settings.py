@@ -41,6 +41,7 @@ class Settings:
     autocast: str | None
     chunk: int | str
     seed: int
+    basis_floor: float = 0.1  # files of earlier versions do not have it
 
     def __post_init__(self) -> None:
         check_choice("structure", self.structure, [*STRUCTURES, *PRESETS])
@@ -62,6 +63,11 @@ class Settings:
             check_whole("basis_size", self.basis_size)
         if not 0 < self.basis_data <= 1:
             raise ValueError(f"basis_data must be a share of the data, above 0 and at most 1, got {self.basis_data}.")
+        if not 0 <= self.basis_floor < 1:
+            raise ValueError(
+                "basis_floor must be a share of the examples' mean energy, at least 0 (which leaves none out) and "
+                f"below 1, got {self.basis_floor}."
+            )
         if isinstance(self.layers, str):
             raise TypeError(
                 f"layers must be a list of layer names, got the string {self.layers!r}; write layers=[{self.layers!r}]."
@@ -78,6 +84,7 @@ class Settings:
             self.seed,
             None if self.autocast is None else AUTOCASTS[self.autocast],
             read_bytes(self.chunk),
+            self.basis_floor,
         )
 
     def resolve(self, structure: str | None, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
