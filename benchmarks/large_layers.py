@@ -40,6 +40,8 @@ EXAMPLES = {"mlp": 10_000, "lenet": 5_000}
 TITLES = {"mlp": "MLP 784-1024-1024-10", "lenet": "the paper's LeNet"}
 WAYS: dict[str, dict[str, Any]] = {
     "inf": {},
+    "inf, basis_floor=0": {"basis_floor": 0.0},
+    "inf, basis_floor=0.5": {"basis_floor": 0.5},
     "inf, whole bases": {"basis_size": None},
     "inf, rank 400": {"rank": 400},
     "inf, basis_data=0.5": {"basis_data": 0.5},
@@ -189,8 +191,9 @@ def page(results: dict[str, Any]) -> str:
     lines.append(
         "A posterior is that of all training data, so a basis from a part of them is compared with all of them: "
         "sampled labels that the network holds unlikely have by far the largest gradients, and a part of the data "
-        "misses most of them. `inf`'s defaults keep 64 columns of each basis, and look at one example in eight for "
-        "what they leave out; whole bases cost a full eigendecomposition of each layer."
+        "misses most of them. `basis_floor`, .1 if not given, leaves out the others, which carry next to no "
+        "information; 0 takes all. `inf`'s defaults keep 64 columns of each basis, and look at one "
+        "example in eight for what they leave out; whole bases cost a full eigendecomposition of each layer."
     )
     return "\n\n".join(lines) + "\n"
 

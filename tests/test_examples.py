@@ -17,11 +17,13 @@ class Parts(Sums):
 
     def __init__(self) -> None:
         self.parts: list[tuple[int, int]] = []
+        self.numbers: list[int] = []
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         assert isinstance(gradients.positions, Tensor)
         assert len(numbers) == gradients.positions.shape[1]
-        self.parts.append((numbers.start, len(numbers)))
+        self.parts.append((int(numbers[0]), len(numbers)))
+        self.numbers += numbers.tolist()
 
     def totals(self) -> list[Tensor | None]:
         return []
@@ -44,7 +46,7 @@ def rows(limit: int, sizes: list[int], *, single: bool = True, gap: int = 0) -> 
     x, g = torch.randn(sum(sizes), 3, dtype=torch.float64), torch.randn(sum(sizes), 2, dtype=torch.float64)
     index = 0
     for a, b in zip(x.split(sizes), g.split(sizes), strict=True):
-        intake.add([call_of(module, a, b)], numbers=range(index, index + len(a)), first=True)
+        intake.add([call_of(module, a, b)], numbers=torch.arange(index, index + len(a)), first=True)
         index += len(a) + gap
     intake.release()
     return parts, squares, torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1), g
@@ -65,8 +67,10 @@ def test_gradients_of_several_fisher_vectors_do_not_wait() -> None:
     assert rows(4, [3, 2, 9], single=False)[0].parts == [(0, 3), (3, 2), (5, 4), (9, 4), (13, 1)]
 
 
-def test_batches_that_were_left_out_part_those_before_from_those_after() -> None:
-    assert rows(8, [3, 2, 3], gap=10)[0].parts == [(0, 3), (13, 2), (25, 3)]
+def test_examples_keep_their_numbers_where_batches_were_left_out() -> None:
+    parts = rows(5, [3, 2, 3], gap=10)[0]
+    assert parts.parts == [(0, 5), (25, 3)]
+    assert parts.numbers == [0, 1, 2, 13, 14, 25, 26, 27]
 
 
 def test_patches_and_gradients_stay_within_the_limit() -> None:
@@ -75,7 +79,7 @@ def test_patches_and_gradients_stay_within_the_limit() -> None:
     parts = Parts()
     intake = Intake(layer_of(module), [parts], limit=2 * each, single=True)
     call = call_of(module, torch.randn(5, 2, 3, 3).double(), torch.randn(5, 3, 2, 2).double())
-    intake.add([call], numbers=range(7, 7 + len(call.inputs)), first=True)
+    intake.add([call], numbers=torch.arange(7, 7 + len(call.inputs)), first=True)
     assert parts.parts == [(7, 2), (9, 2), (11, 1)]
     assert not intake.keeps
 
@@ -97,7 +101,7 @@ def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:
     each = (3 * 5 + 3 * 5) * 8
     intake = Intake(layer_of(module), [parts], limit=10 * each, single=True, shared=3 * each)
     call = call_of(module, torch.randn(5, 2, 4).double(), torch.randn(5, 3, 3).double())
-    intake.add([call], numbers=range(5), first=True)
+    intake.add([call], numbers=torch.arange(5), first=True)
     assert parts.parts == [(0, 3), (3, 2)]
 
 
@@ -106,7 +110,7 @@ def test_half_precision_is_summed_in_single() -> None:
     squares = Squares((2, 4))
     intake = Intake(layer_of(module), [squares], limit=2**20, single=True)
     x, g = torch.randn(5, 3).bfloat16(), torch.randn(5, 2).bfloat16()
-    intake.add([call_of(module, x, g)], numbers=range(len(x)), first=True)
+    intake.add([call_of(module, x, g)], numbers=torch.arange(len(x)), first=True)
     intake.release()
     assert squares.squares is not None
     assert squares.squares.dtype == torch.float32

@@ -66,7 +66,7 @@ def chosen_by_a_fit(model: nn.Module, **options: Any) -> tuple[Tensor, Tensor, T
     return vectors, kept, x
 
 
-def test_bases_are_those_of_the_examples_that_matter_and_all_else_is_measured_on_every_example() -> None:
+def test_bases_are_those_of_the_examples_that_matter_and_the_diagonal_is_that_of_all() -> None:
     model = sure_model()
     vectors, kept, x = chosen_by_a_fit(model)
     assert 0 < int(kept[WHOLE:].sum()) < 0.5 * len(kept[WHOLE:])
@@ -79,8 +79,12 @@ def test_bases_are_those_of_the_examples_that_matter_and_all_else_is_measured_on
     assert_close(turned, torch.diag(turned.diagonal()))  # eigenvectors of the chosen examples' moment
     assert found.diagonal is not None
     assert_close(found.diagonal, gradients.square().mean(0))
-    inner = basis.gradient_vectors.T @ gradients @ basis.input_vectors
-    assert_close(basis.eigenvalues, inner.square().mean(0))
+    inner = basis.gradient_vectors.T @ gradients[kept] @ basis.input_vectors
+    assert_close(basis.eigenvalues, inner.square().sum(0) / len(gradients))
+    assert basis.core is not None
+    assert basis.core_pairs is not None
+    entries = inner[:, basis.core_pairs[0], basis.core_pairs[1]]
+    assert_close(basis.core, entries.T @ entries / len(gradients))
 
 
 @pytest.mark.parametrize("size", SIZES[:-1])
@@ -102,22 +106,19 @@ def test_an_exact_diagonal_and_a_floor_of_zero_do_not_leave_anything_out() -> No
         assert float((blocks[0] - blocks[1]).norm()) < 0.1 * float(blocks[1].norm())
 
 
-def test_few_examples_are_looked_at_first_and_only_they_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_pass_reads_the_chosen_examples_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     forward, sizes = Capture.forward, []
 
-    def look(self: Capture, batch: Batch, *, differentiable: bool = True) -> Tensor:
-        sizes.append((len(batch.args[0]), differentiable))
-        return forward(self, batch, differentiable=differentiable)
+    def look(self: Capture, batch: Batch) -> Tensor:
+        sizes.append(len(batch.args[0]))
+        return forward(self, batch)
 
     monkeypatch.setattr(Capture, "forward", look)
     model = sure_model()
-    fit(model, batches(128))
+    fit(model, batches(64))
     _, kept, _ = chosen_by_a_fit(model)
-    first_pass, second_pass = sizes[:-4], sizes[-4:]
-    assert second_pass == [(128, True), (128, True), (128, True), (EXAMPLES - 384, True)]
-    # the third batch is still sent back whole: how few are kept is known after it
-    expected = [(128, True), (128, True), (128, True), (EXAMPLES - 384, False), (int(kept[384:].sum()), True)]
-    assert first_pass == [one for one in expected if one[0]]
+    chosen = [int(part.sum()) for part in kept.split(64)]
+    assert sizes == [len(part) for part in kept.split(64)] + [count for count in chosen if count]
 
 
 def test_arguments_that_cannot_be_cut_are_sent_back_whole() -> None:
@@ -178,8 +179,12 @@ def test_a_layer_that_only_later_examples_reach_gets_a_basis() -> None:
     assert float(basis.eigenvalues.sum()) > 0
 
 
-@pytest.mark.parametrize("options", [{"fisher": "exact"}, {"fisher_samples": 2}, {"statistics": "all"}])
-def test_fits_that_sum_more_than_bases_in_the_first_pass_take_every_example(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"fisher": "exact"}, {"fisher_samples": 2}, {"statistics": "all"}, {"structure": "efb"}, {"basis_data": 0.9}],
+    ids=str,
+)
+def test_fits_with_nothing_that_makes_up_for_examples_left_out_take_every_one(options: dict[str, Any]) -> None:
     model = sure_model()
     check_same(fit(model, batches(90), **options), fit(model, batches(90), basis_floor=0.0, **options))
 
@@ -189,19 +194,20 @@ def test_a_sieve_keeps_the_first_examples_and_those_above_a_share_of_their_mean(
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5)
     energy = vectors.double().square().sum(1)
     expected = (torch.arange(400) < WHOLE) | (energy >= 0.3 * energy[:WHOLE].mean())
-    sieve, kept = Sieve(0.3), []
-    for start in range(0, 400, size):
-        stop = min(400, start + size)
-        kept.append(sieve.keep(vectors[start:stop], range(start, stop)))
+    sieve = Sieve(0.3)
+    for numbers in torch.arange(400).split(size):
+        sieve.remember(sieve.choose(vectors[numbers], numbers))
         other = Sieve(0.3)  # as after a break
-        other.restore(sieve.state())
+        other.restore(*sieve.state())
         sieve = other
-    assert torch.equal(torch.cat(kept), expected)
+    assert torch.equal(sieve.chosen(0, 400), expected)
+    assert torch.equal(sieve.chosen(170, 100), expected[170:270])
+    assert sieve.kept() == int(expected.sum())
 
 
 def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:
-    vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5)
-    alone = Sieve(0.3).keep(vectors, range(400))
+    vectors, numbers = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5), torch.arange(400)
+    alone = Sieve(0.3).choose(vectors, numbers)
     energy = vectors.double().square().sum(1)
     of_all = [(float(energy[rank:WHOLE:2].sum()), WHOLE // 2) for rank in range(2)]
     for rank in range(2):
@@ -211,7 +217,7 @@ def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:
             asked.append(own)
             return of_all
 
-        kept = Sieve(0.3, agree).keep(vectors[rank::2], range(rank, 400, 2))
+        kept = Sieve(0.3, agree).choose(vectors[rank::2], numbers[rank::2])
         assert torch.equal(kept, alone[rank::2])
         assert list(asked[0]) == pytest.approx(list(of_all[rank]))
 

@@ -53,11 +53,11 @@ class Capture:
         """Return the bytes of the model's parameters and buffers."""
         return sum(one.nbytes for one in self.state.values())
 
-    def forward(self, batch: Batch, *, differentiable: bool = True) -> Tensor:
-        """Return the model's outputs for the batch, ready for `backward` unless they need not be differentiable."""
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
-        with torch.set_grad_enabled(differentiable), self._casting():
+        with torch.enable_grad(), self._casting():
             outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
         return outputs if self.autocast is None else outputs.float()
 

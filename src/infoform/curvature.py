@@ -86,7 +86,18 @@ class FitSettings:
     seed: int = 0
     autocast: torch.dtype | None = None  # of the forward pass; sums are in float32 at least
     chunk: int = CHUNK_BYTES  # bytes of patches and per-example gradients held at a time
-    basis_floor: float = 0.1  # share of the mean |v|² below which an example is left out of the search for bases
+    basis_floor: float = 0.1  # share of the mean |v|² below which an example counts for the diagonal alone
+
+
+def sifts(wanted: Wanted, settings: FitSettings) -> bool:
+    """Whether bases are found from, and measured on, chosen examples: where a diagonal of all of them makes up for it.
+
+    Kronecker factors, and bases found from them, are those of every example.
+    """
+    if settings.basis_floor == 0 or settings.basis_data < 1:
+        return False
+    single = settings.fisher != "exact" and settings.fisher_samples == 1
+    return single and wanted.diagonal and wanted.bases == {"gradient"} and not wanted.factors
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,17 @@ class Intake:
     """
 
     def __init__(
-        self, layer: Layer, sums: Sequence[Sums], *, limit: int, single: bool, shared: int | None = None
+        self,
+        layer: Layer,
+        sums: Sequence[Sums],
+        *,
+        limit: int,
+        single: bool,
+        shared: int | None = None,
+        of_chosen: Sequence[Sums] = (),
     ) -> None:
         self._layer, self._sums, self._limit = layer, sums, limit
+        self._of_chosen = of_chosen  # sums over chosen examples alone, which do not ask for their numbers
         self._shared = limit if shared is None else shared  # of the limit, for weights that are used more than once
         self._single = single  # one Fisher vector an example: gradients of several batches may be kept together
         self._kept: _Rows | None = None
@@ -41,23 +49,24 @@ class Intake:
         """Whether gradients are kept over batches, and may not be in the sums yet."""
         return self._outer and self._single
 
-    def add(self, calls: list[Call], *, numbers: range, first: bool) -> None:
-        """Add one backward pass; the numbers of its examples, and `first`, are as in `Sums.add`."""
-        if not self._sums:
+    def add(self, calls: list[Call], *, numbers: Tensor, first: bool, chosen: Tensor | None = None) -> None:
+        """Add one backward pass; `numbers` and `first` are as in `Sums.add`, `chosen` (N,) says for which sums."""
+        if not (self._sums or self._of_chosen):
             return
         self._measure(calls)
         if self.keeps:
-            self._keep(calls[0], numbers)
+            self._keep(calls[0], numbers, chosen)
             return
         for start in range(0, len(calls[0].inputs), self._step):
             part = slice(start, start + self._step)
-            self._add(_form(self._layer, calls, part), numbers[part], first)
+            some = None if chosen is None else chosen[part]
+            self._add(_form(self._layer, calls, part), numbers[part], first, some)
 
     def release(self) -> None:
         """Add what was kept."""
         if self._kept is not None and self._kept.count:
-            numbers = self._kept.numbers
-            self._add(self._kept.take(), numbers, True)
+            numbers, chosen = self._kept.numbers, self._kept.chosen
+            self._add(self._kept.take(), numbers, True, chosen)
 
     def state(self) -> dict[str, Tensor]:
         """Return what is kept and in no sum yet, so that another object can go on from here after a batch."""
@@ -70,21 +79,26 @@ class Intake:
 
     def is_finite(self) -> bool:
         """Whether everything added so far was finite and the sums did not overflow."""
-        return all(one.is_finite() for one in self._sums)
+        return all(one.is_finite() for one in (*self._sums, *self._of_chosen))
 
-    def _add(self, gradients: Gradients, numbers: range, first: bool) -> None:
+    def _add(self, gradients: Gradients, numbers: Tensor, first: bool, chosen: Tensor | None) -> None:
         for one in self._sums:
             one.add(gradients, numbers=numbers, first=first)
+        if not self._of_chosen or chosen is None or not bool(chosen.any()):
+            return
+        if not bool(chosen.all()):
+            rows = chosen.nonzero().squeeze(1)
+            gradients, numbers = gradients.rows(rows.to(gradients.positions.device)), numbers[rows]
+        for one in self._of_chosen:
+            one.add(gradients, numbers=numbers, first=first)
 
-    def _keep(self, call: Call, numbers: range) -> None:
+    def _keep(self, call: Call, numbers: Tensor, chosen: Tensor | None) -> None:
         if self._kept is None or not self._kept.fits(call):
             self.release()
             self._kept = _Rows(self._layer, call.inputs[:0], self._step)
-        if not self._kept.continues(numbers):  # batches were left out
-            self.release()
         done, size = 0, len(call.inputs)
         while done < size:
-            done += self._kept.write(call, slice(done, size), numbers[done:])
+            done += self._kept.write(call, slice(done, size), numbers, chosen)
             if self._kept.full:
                 self.release()
 
@@ -97,7 +111,7 @@ class Intake:
         groups, _, count, _ = positions.shape
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
-        forms = any(one.forms_gradients for one in self._sums)
+        forms = any(one.forms_gradients for one in (*self._sums, *self._of_chosen))
         size = inputs + outputs if self._outer else forms * outputs * inputs + groups * count * inputs
         size *= positions.element_size()
         limit = self._limit if self._outer else self._shared
@@ -114,33 +128,35 @@ class _Rows:
         self._layer, self._dtype = layer, given.dtype
         self._inputs = aligned(like, capacity, inputs)
         self._outputs = aligned(like, capacity, outputs)
+        self._numbers = torch.empty(capacity, dtype=torch.int64)
+        self._chosen = torch.empty(capacity, dtype=torch.bool)
         self.count = 0
-        self._start, self._stride = 0, 1  # number of the first example, and from one to the next
 
     @property
     def full(self) -> bool:
         return self.count == len(self._inputs)
 
     @property
-    def numbers(self) -> range:
-        return range(self._start, self._start + self.count * self._stride, self._stride)
+    def numbers(self) -> Tensor:  # (count,)
+        return self._numbers[: self.count]
+
+    @property
+    def chosen(self) -> Tensor:  # (count,)
+        return self._chosen[: self.count]
 
     def fits(self, call: Call) -> bool:
         return call.inputs.dtype == self._dtype and call.inputs.device == self._inputs.device
 
-    def continues(self, numbers: range) -> bool:
-        return numbers.start == self._start + self.count * self._stride and numbers.step == self._stride
-
-    def write(self, call: Call, part: slice, numbers: range) -> int:
+    def write(self, call: Call, part: slice, numbers: Tensor, chosen: Tensor | None) -> int:
         """Write as many of these examples as there is room for, and return how many."""
         assert call.gradients is not None
-        if self.count == 0:
-            self._start, self._stride = numbers.start, numbers.step
         size: int = min(part.stop - part.start, len(self._inputs) - self.count)
         room = slice(self.count, self.count + size)
         given = slice(part.start, part.start + size)
         self._layer.rule.write_rows(call.module, call.inputs[given], self._inputs[room])
         self._outputs[room] = self._layer.rule.gradients(call.module, call.gradients[given])[0, :, 0]
+        self._numbers[room] = numbers[given]
+        self._chosen[room] = True if chosen is None else chosen[given]
         self.count += size
         return size
 
@@ -153,17 +169,20 @@ class _Rows:
         return {
             "inputs": self._inputs[: self.count],
             "outputs": self._outputs[: self.count],
-            "layout": torch.tensor([len(self._inputs), self._start, self._stride]),
+            "chosen": self.chosen,
+            "numbers": self.numbers,
+            "capacity": torch.tensor([len(self._inputs)]),
             "given": self._inputs.new_empty(0, dtype=self._dtype),
         }
 
     @classmethod
     def restored(cls, layer: Layer, state: Mapping[str, Tensor]) -> "_Rows":
-        capacity, start, stride = state["layout"].tolist()
-        rows = cls(layer, state["given"], capacity)
-        rows.count, rows._start, rows._stride = len(state["inputs"]), start, stride
+        rows = cls(layer, state["given"], int(state["capacity"]))
+        rows.count = len(state["inputs"])
         rows._inputs[: rows.count] = state["inputs"]
         rows._outputs[: rows.count] = state["outputs"]
+        rows._numbers[: rows.count] = state["numbers"]
+        rows._chosen[: rows.count] = state["chosen"]
         return rows
 
 

@@ -17,7 +17,7 @@ from infoform import storage
 from infoform.capture import capturing
 from infoform.checkpoint import FINISHED, Checkpoint, Snapshot, under
 from infoform.coverage import Layer
-from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvature, unpack_curvature
+from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvature, sifts, unpack_curvature
 from infoform.distributed import Processes
 from infoform.layer_statistics import LayerStatistics
 from infoform.likelihoods import DataSummary, Likelihood
@@ -46,8 +46,7 @@ def fit_curvature(
     seen = 0 if previous is None else previous.summary.num_examples
     passes = 2 if wanted.bases and previous is None else 1
     part = settings.basis_data if passes > 1 else 1.0
-    sieve = _sieve(wanted, settings, processes) if passes > 1 else None
-    partial = part < 1 or sieve is not None  # the first pass is for bases alone
+    sifted = passes > 1 and sifts(wanted, settings)
     batches = len(loader) if isinstance(loader, Sized) else None
     with (
         processes.together(),
@@ -84,6 +83,7 @@ def fit_curvature(
             chunk=settings.chunk,
             seen=seen,
             shard=processes.shard(loader, seed=settings.seed),
+            sieve=Sieve(settings.basis_floor, processes.gather) if sifted else None,
         )
         statistics = {name: LayerStatistics(layer, wanted, settings) for name, layer in layers.items()}
         for name, before in {} if previous is None else previous.curvature.items():
@@ -91,9 +91,10 @@ def fit_curvature(
         course = _Course(data, statistics, checkpoint, processes)
         course.resume()
         if course.first is None:
-            sums = {name: one.first_pass(partial) for name, one in statistics.items()}
+            sums = {name: one.first_pass(part < 1, sifted) for name, one in statistics.items()}
+            of_chosen = {name: one.moments() for name, one in statistics.items()} if sifted else None
             tick = bar(f"{label}pass 1 of {passes}", batches)
-            tally = course.run(sums, tick, share=part, sieve=sieve, scored=not partial)
+            tally = course.run(sums, tick, of_chosen=of_chosen, share=part, scored=part == 1)
             # a second pass over more of the data may reach more layers, too late for a basis
             course.first = _FirstPass(tally.summary(), tally.digest, frozenset(data.reached))
         summary, reached = course.first.summary, course.first.reached
@@ -114,10 +115,12 @@ def fit_curvature(
                 )
             if not course.decomposed:
                 course.decompose(fresh, bar(f"{label}eigenvectors", len(fresh)))
-            sums = {name: one.second_pass(partial) if name in fresh else [] for name, one in statistics.items()}
-            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches), scored=partial)
+            sums = {
+                name: one.second_pass(part < 1, sifted) if name in fresh else [] for name, one in statistics.items()
+            }
+            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches), rest=not sifted, scored=part < 1)
             course.check_same_data(tally, whole=part == 1)
-            summary = tally.summary() if partial else summary
+            summary = tally.summary() if part < 1 else summary
         data.capture.calls.clear()
         numbers = range(seen, seen + summary.num_examples)
         curvature = {}
@@ -194,12 +197,13 @@ class _Course:
         sums: Mapping[str, Sequence[Sums]],
         tick: Callable[[int], None],
         *,
+        of_chosen: Mapping[str, Sequence[Sums]] | None = None,
         share: float = 1.0,
-        sieve: Sieve | None = None,
+        rest: bool = True,
         scored: bool,
     ) -> Tally:
         """Read this process' data, and return what is known of that of all; the sums are over all of it, too."""
-        own = self.data.run(sums, tick, share=share, sieve=sieve, scored=scored)
+        own = self.data.run(sums, tick, of_chosen=of_chosen, share=share, rest=rest, scored=scored)
         self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
         tallies: list[Tally] = self.processes.gather(own)
         examples = sum(one.examples for one in tallies)
@@ -207,7 +211,8 @@ class _Course:
             raise ValueError(
                 "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
             )
-        self.processes.add_up([one for of_layer in sums.values() for one in of_layer], device=self._device)
+        every = [one for given in (sums, of_chosen or {}) for of_layer in given.values() for one in of_layer]
+        self.processes.add_up(every, device=self._device)
         for called, reached in self.processes.gather((self.data.called, self.data.reached)):
             self.data.called |= called
             self.data.reached |= reached
@@ -270,15 +275,6 @@ class _Course:
         first = None if self.first is None else asdict(self.first) | {"reached": sorted(self.first.reached)}
         saved = {"data": values, "first": first, "decomposed": list(self.decomposed)}
         return Snapshot(2 if self.decomposed else 1, tensors, saved)
-
-
-def _sieve(wanted: Wanted, settings: FitSettings, processes: Processes) -> Sieve | None:
-    """Return what chooses the examples of the first pass; None where it takes all, or sums more than bases need."""
-    single = settings.fisher != "exact" and settings.fisher_samples == 1
-    bases_alone = not wanted.factors and "activation" not in wanted.bases
-    return (
-        Sieve(settings.basis_floor, processes.gather) if settings.basis_floor > 0 and single and bases_alone else None
-    )
 
 
 def _identity(

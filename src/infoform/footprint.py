@@ -107,8 +107,11 @@ def _diagonal_bytes(size: Dimensions, options: Mapping[str, Any]) -> int:
     return size.weights * storage.itemsize + (2 * torch.float64.itemsize if storage == torch.uint8 else 0)
 
 
-def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[int, int]:
-    """Return the bytes of the running sums in the first and in the second pass (0 where there is none)."""
+def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool, sifted: bool = False) -> tuple[int, int]:
+    """Return the bytes of the running sums in the first and in the second pass (0 where there is none).
+
+    Where examples are chosen for the bases (`sifted`), the diagonal is summed in the first.
+    """
     item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
     input_factor = inputs**2 if wanted.inputs or wanted.factors else 0
     if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
@@ -122,7 +125,7 @@ def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool) -> tuple[
     if "activation" in wanted.bases:
         first += inputs**2 + outputs**2
     else:
-        first += input_factor + gradient_factor
+        first += input_factor + gradient_factor + (measured if sifted else 0)
     vectors = outputs * size.columns[0] + inputs * size.columns[1]
     projected = len(wanted.bases) * (vectors + size.pairs + (size.weights if size.truncated else 0))
     cores = len(wanted.cores) * (item * size.core**2 + 2 * torch.int64.itemsize * size.core)

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from infoform.products import aligned, along, summed, summed_products, times
+from infoform.products import aligned, along, selected, summed, summed_products, times
 
 FEW = 8  # gradients that are added one by one, without a copy of all their squares
 
@@ -62,6 +62,10 @@ class Gradients(ABC):
     @abstractmethod
     def block(self) -> Tensor:  # (G * A, G * A)
         """Return Σ vec(∇) vec(∇)ᵀ, row-major."""
+
+    @abstractmethod
+    def rows(self, chosen: Tensor) -> "Gradients":  # (n,)
+        """Return the gradients of some of the examples."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,9 @@ class OuterGradients(Gradients):
     def block(self) -> Tensor:
         flat = torch.einsum("ng,na->nga", self.outputs, self.inputs).flatten(1)
         return flat.T @ flat
+
+    def rows(self, chosen: Tensor) -> "OuterGradients":
+        return OuterGradients(self.inputs[chosen], self.outputs[chosen])
 
     @cached_property
     def _input_energy(self) -> Tensor:  # |a|² (N, 1)
@@ -209,6 +216,12 @@ class SharedGradients(Gradients):
         flat = self.matrices.flatten(1)
         return flat.T @ flat
 
+    def rows(self, chosen: Tensor) -> "SharedGradients":
+        picked = SharedGradients(_picked(self.positions, chosen), _picked(self.patches, chosen))
+        if "matrices" in self.__dict__:  # formed already
+            picked.__dict__["matrices"] = self.matrices[chosen]
+        return picked
+
     def _project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (N, g, a)
         a, g = input_vectors.shape[1], gradient_vectors.shape[1]
         num_inputs, num_outputs = len(input_vectors), len(gradient_vectors)
@@ -229,6 +242,10 @@ class SharedGradients(Gradients):
         inputs = self.patches.shape[-1]
         forming = 0 if "matrices" in self.__dict__ else count * outputs * inputs
         return 2 * count * (inputs + outputs) * width < forming + outputs * inputs * dense_width
+
+
+def _picked(x: Tensor, chosen: Tensor) -> Tensor:  # (H, N, S, p), (n,) -> (H, n, S, p)
+    return torch.stack([selected(group, chosen) for group in x])
 
 
 def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their places

@@ -68,13 +68,22 @@ class LayerStatistics:
             for basis, eigen in before.bases.items()
         }
 
-    def first_pass(self, part: bool) -> Sequence[Sums]:
-        """Return what the first pass sums; of a part of the data, what the bases need alone."""
+    def first_pass(self, part: bool, sifted: bool = False) -> Sequence[Sums]:
+        """Return what the first pass sums over all examples that it reads.
+
+        Of a part of the data, what the bases need alone; where examples are chosen for that, all but `moments()`.
+        """
         if part:
             return self._moments
+        if sifted:
+            return _given([self._inputs, self._energy, self._squares, self._block])
         moments = [self._inputs, self._energy, self._gradients, *self._moments]
         measured = [self._squares, self._block, *self._projected.values()]
         return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
+
+    def moments(self) -> Sequence[Sums]:
+        """Return what bases are found from."""
+        return self._moments
 
     @property
     def cost(self) -> float:
@@ -101,8 +110,13 @@ class LayerStatistics:
             )
         self._forget()
 
-    def second_pass(self, all_of_it: bool) -> Sequence[Sums]:
-        """Return what the second pass sums; also the rest of the first, where that saw a part of the data."""
+    def second_pass(self, all_of_it: bool, sifted: bool = False) -> Sequence[Sums]:
+        """Return what the second pass sums; also the rest of the first, where that saw a part of the data.
+
+        Where examples were chosen, it is over those alone, and the first pass has summed all else.
+        """
+        if sifted:
+            return list(self._projected.values())
         rest = [self._inputs, self._energy] if all_of_it else []
         return _given([*rest, self._squares, self._block, *self._projected.values()])
 

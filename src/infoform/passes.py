@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from infoform.batches import Batch, batch_size, chosen_rows, in_double, read_batch, split_batch
-from infoform.capture import Call, Capture, GradientSink
+from infoform.capture import Call, Capture
 from infoform.checkpoint import folded, under
 from infoform.coverage import Layer
 from infoform.distributed import Shard
@@ -20,9 +21,7 @@ from infoform.examples import CHUNK_BYTES, Intake, shared_limit
 from infoform.likelihoods import DataSummary, Likelihood
 from infoform.randomness import UniformStream, isolated
 from infoform.sieve import WHOLE, Sieve
-from infoform.statistics import Sums
-
-FEW = 0.5  # share of examples kept below which a batch is looked at first, and only those go back through the network
+from infoform.statistics import Sums, as_tensor
 
 
 @dataclass
@@ -55,16 +54,18 @@ class DataPass:
     chunk: int = CHUNK_BYTES  # of patches and per-example gradients held at a time
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
     shard: Shard = field(default_factory=Shard)  # this process' part of the data
+    sieve: Sieve | None = None  # chooses examples in the first pass, which alone are read in the second
     between: Callable[[bool], None] | None = None  # called after every batch where the fit keeps checkpoints; last?
     checked: bool = False  # whether all data were seen to be finite in an earlier pass
     tally: Tally = field(default_factory=Tally)
-    numbers: range = range(0)  # of the batch's examples, earlier fits included
+    numbers: Tensor = field(default_factory=lambda: as_tensor(range(0)))  # (N,) of the examples in hand, and
+    chosen: Tensor | None = None  # (N,) which of them the sieve keeps, where it chooses
     intakes: dict[str, Intake] = field(default_factory=dict)  # of this pass
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
     _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
-    _sieve: Sieve | None = None  # chooses the examples of this pass
-    _sifted: dict[str, float] = field(default_factory=dict)  # by the process before this one
+    _sifts: bool = False  # whether examples are chosen in this pass
+    _rest: bool = True  # whether examples that are not chosen are read in this pass, too
     _scored: bool = True  # whether the likelihood of the labels is summed in this pass
     _stream: UniformStream | None = None
     _drawn: int = 0  # examples whose random numbers the stream has given
@@ -74,28 +75,34 @@ class DataPass:
         sums: Mapping[str, Sequence[Sums]],
         tick: Callable[[int], None],
         *,
+        of_chosen: Mapping[str, Sequence[Sums]] | None = None,
         share: float = 1.0,
-        sieve: Sieve | None = None,
+        rest: bool = True,
         scored: bool = True,
     ) -> Tally:
         """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it.
 
-        A sieve leaves out examples with little information; the sums must be such as do not ask for an example's
-        number. The likelihood of the labels is known only where it is scored: one of two passes has no need to.
+        The examples that the sieve chooses are added to the sums `of_chosen` as well; without the `rest`, those that
+        it has chosen are added to the sums, and no others read. The likelihood of the labels is known only where it is
+        scored: a second pass has no need to.
         """
-        self._scored = scored
-        self._sieve = sieve
-        if sieve is not None:
-            sieve.restore(self._sifted)
+        self._scored, self._sifts, self._rest = scored, of_chosen is not None, rest
         single = self.fisher != "exact" and self.fisher_samples == 1
         shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
-            name: Intake(self.layers[name], own, limit=self.chunk, single=single, shared=shared)
+            name: Intake(
+                self.layers[name],
+                own,
+                limit=self.chunk,
+                single=single,
+                shared=shared,
+                of_chosen=(of_chosen or {}).get(name, ()),
+            )
             for name, own in sums.items()
         }
         for name, state in self._kept.items():
             self.intakes[name].restore(state)
-        self._kept, self._sifted, self._stream = {}, {}, None
+        self._kept, self._stream = {}, None
         with isolated(self.seed, loader=self.loader):
             for raw in self._unread(tick):
                 batches = self.tally.batches
@@ -105,14 +112,14 @@ class DataPass:
                     self.between(False)
             if self.between is not None:
                 self.between(True)
-            if self._sieve is not None:
-                self._sieve.mean()  # other processes may still ask for what this one knows of it
+            if self.sieve is not None and self._sifts:
+                self.sieve.mean()  # other processes may still ask for what this one knows of it
             for name, intake in self.intakes.items():
                 intake.release()
                 if not intake.is_finite():
                     raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
             self.intakes = {}
-            self.checked = share == 1 and sieve is None
+            self.checked = share == 1
         tally, self.tally = self.tally, Tally()
         if self.shard.count is not None and tally.examples != self.shard.count:
             raise ValueError(
@@ -124,14 +131,23 @@ class DataPass:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return all that another object needs to go on after this batch, except for the sums."""
         kept = {f"kept/{name}..{key}": one for name, own in self.intakes.items() for key, one in own.state().items()}
-        values = {"tally": asdict(self.tally), "called": sorted(self.called), "reached": sorted(self.reached)}
-        sieve = {} if self._sieve is None else self._sieve.state()
-        return kept, {**values, "checked": self.checked, "sieve": sieve}
+        values: dict[str, Any] = {
+            "tally": asdict(self.tally),
+            "called": sorted(self.called),
+            "reached": sorted(self.reached),
+            "checked": self.checked,
+        }
+        if self.sieve is not None:
+            chosen, values["sieve"] = self.sieve.state()
+            kept |= {f"sieve..{key}": one for key, one in chosen.items()}
+        return kept, values
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on where another object was; `run` then reads, and leaves out, what that had read."""
         self.tally, self.checked = Tally(**values["tally"]), values["checked"]
-        self.called, self.reached, self._sifted = set(values["called"]), set(values["reached"]), values["sieve"]
+        self.called, self.reached = set(values["called"]), set(values["reached"])
+        if self.sieve is not None:
+            self.sieve.restore(under(tensors, "sieve.."), values["sieve"])
         kept = {name: under(tensors, f"kept/{name}..") for name in self.layers}
         self._kept = {name: state for name, state in kept.items() if state}
 
@@ -181,20 +197,14 @@ class DataPass:
         if not used:
             tally.examples += batch_size(batch)
             return 0
-        looks = self._sieve is not None and self._sieve.share < FEW and chosen_rows(batch, []) is not None
         try:
-            outputs, targets = self._forward(batch, differentiable=not looks)
+            if not self._rest:
+                return self._take_chosen(batch)
+            outputs, targets = self._forward(batch)
             size, tally.num_outputs = outputs.shape
             if size == 0:
                 return 0
-            own = self.shard.numbers(tally.examples, size)
-            self.numbers = range(self.seen + own.start, self.seen + own.stop, own.step)
-            uniforms = self._uniforms()
-            uniforms = uniforms.to(outputs) if device.type == "mps" else uniforms.to(device)
-            if self._sieve is None:
-                self._backward(outputs, targets, uniforms)
-            else:
-                self._sift(self._sieve, outputs, targets, uniforms, looked_at=batch if looks else None)
+            self._backward(outputs, targets, self._uniforms(size))
         except (ValueError, TypeError) as error:
             raise type(error)(f"in batch {tally.batches}: {error}") from error
         if targets is None or not self._scored:
@@ -207,21 +217,46 @@ class DataPass:
         tally.examples += size
         return int(size)
 
-    def _uniforms(self) -> Tensor:  # (N, V, noise_width)
-        """Return the random numbers of the batch's examples, which do not depend on what else was read before."""
+    def _take_chosen(self, batch: Batch) -> int:
+        """Add the examples of a batch that were chosen in the pass before, and return how many they are."""
+        assert self.sieve is not None
+        tally, size = self.tally, batch_size(batch)
+        rows = self.sieve.chosen(tally.examples, size).nonzero().squeeze(1)
+        some = chosen_rows(batch, rows.to(self.capture.device))
+        if some is not None and len(rows) == 0:
+            tally.examples += size
+            return 0
+        outputs, targets = self._forward(batch if some is None else some)
+        tally.num_outputs = outputs.shape[1]
+        if some is None:  # the batch cannot be cut: all of it goes through the network, and nothing back to the others
+            chosen = self.sieve.chosen(tally.examples, len(outputs))
+            self._backward(outputs, targets, self._uniforms(len(outputs)), among=chosen)
+            size = len(outputs)
+        else:
+            uniforms = self._uniforms(size)[rows]
+            self.numbers = self.numbers[rows]
+            self._backward(outputs, targets, uniforms)
+        tally.examples += size
+        return len(outputs)
+
+    def _uniforms(self, size: int) -> Tensor:  # (N, V, noise_width)
+        """Return the random numbers of the next examples, which do not depend on what else was read before."""
+        own = self.shard.numbers(self.tally.examples, size)
+        numbers = range(self.seen + own.start, self.seen + own.stop, own.step)
+        self.numbers = as_tensor(numbers)
         if self._stream is None:
             width = self.likelihood.noise_width(self.tally.num_outputs)
             self._stream, self._drawn = UniformStream(self.seed, (self.fisher_samples, width)), 0
-        self._stream.skip(self.numbers.start - self._drawn)
-        drawn = self._stream.take(self.numbers[-1] + 1 - self.numbers.start)
-        self._drawn = self.numbers[-1] + 1
-        return drawn[:: self.numbers.step]
+        self._stream.skip(numbers.start - self._drawn)
+        drawn = self._stream.take(numbers[-1] + 1 - numbers.start)
+        self._drawn = numbers[-1] + 1
+        return drawn[:: numbers.step]
 
-    def _forward(self, batch: Batch, *, differentiable: bool = True) -> tuple[Tensor, Tensor | None]:
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         for x in () if self.checked else batch.tensors():
             if not _all_finite(x):
                 raise ValueError("the inputs must be finite, got NaN or infinity; clean the data.")
-        outputs = self.likelihood.check_outputs(self.capture.forward(batch, differentiable=differentiable))
+        outputs = self.likelihood.check_outputs(self.capture.forward(batch))
         self.called.update(self.capture.calls)
         if not _all_finite(outputs):
             raise ValueError(f"the outputs must be finite, got NaN or infinity{self._first_bad_layer()}.")
@@ -243,42 +278,36 @@ class DataPass:
             )
         return outputs, None
 
-    def _backward(self, outputs: Tensor, targets: Tensor | None, uniforms: Tensor) -> None:
+    def _backward(
+        self, outputs: Tensor, targets: Tensor | None, uniforms: Tensor, *, among: Tensor | None = None
+    ) -> None:
+        """Send the Fisher vectors back, of all examples or of some (N,), and have the sieve choose where it does."""
+        uniforms = uniforms.to(outputs) if outputs.device.type == "mps" else uniforms.to(outputs.device)
         count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.fisher_samples)
         vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
         for number, vector in enumerate(vectors):
-            self.capture.backward(outputs, vector, self._sink(first=number == 0), last=number == count - 1)
+            self.chosen = self._choose(vector) if self._sifts else None
+            if among is not None:
+                vector = vector * among.to(vector).unsqueeze(1)
 
-    def _sift(
-        self, sieve: Sieve, outputs: Tensor, targets: Tensor | None, uniforms: Tensor, *, looked_at: Batch | None
-    ) -> None:
-        """Send back what the sieve keeps: through these outputs or, where the batch was looked at, through new ones."""
-        (vector,) = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
-        kept = sieve.keep(vector, self.numbers)
-        if self.numbers.start >= WHOLE and not self.capture.calls.keys() <= self.reached:
-            kept = kept.new_ones(len(kept))  # layers that no example has reached before, and need a basis, too
-        if looked_at is None:
-            vector = vector * kept.unsqueeze(1)
-        else:
-            rows = kept.nonzero().squeeze(1)
-            chosen = chosen_rows(looked_at, rows)
-            if chosen is None or len(rows) == 0:
-                return
-            (outputs, _), vector = self._forward(chosen), vector[rows]
-        self.numbers = range(sieve.given, sieve.given + len(vector))  # among those given to the sums
-        sieve.given += len(vector)
-        self.capture.backward(outputs, vector, self._sink(first=True))
+            def sink(name: str, calls: list[Call], first: bool = number == 0) -> None:
+                self.reached.add(name)
+                self._add(name, calls, first)
 
-    def _sink(self, *, first: bool) -> GradientSink:
-        def sink(name: str, calls: list[Call]) -> None:
-            self.reached.add(name)
-            self._add(name, calls, first)
+            self.capture.backward(outputs, vector, sink, last=number == count - 1)
 
-        return sink
+    def _choose(self, vector: Tensor) -> Tensor:  # (N, C) -> (N,)
+        """Say which examples bases are found from; all, where a layer is met that none has reached before."""
+        assert self.sieve is not None
+        chosen = self.sieve.choose(vector, self.numbers).cpu()
+        if int(self.numbers[0]) >= WHOLE and not self.capture.calls.keys() <= self.reached:
+            chosen = torch.ones_like(chosen)
+        self.sieve.remember(chosen)
+        return chosen
 
     def _add(self, name: str, calls: list[Call], first: bool) -> None:
         intake = self.intakes[name]
-        intake.add(calls, numbers=self.numbers, first=first)
+        intake.add(calls, numbers=self.numbers, first=first, chosen=self.chosen)
         # one example that is not finite spoils the sums, which are smaller than a shared layer's inputs
         if not (self.checked or all(map(_is_finite, calls)) if intake.keeps else intake.is_finite()):
             what = "gradients" if all(_all_finite(call.inputs) for call in calls) else "inputs"

@@ -32,8 +32,8 @@ class Sums(ABC):
     forms_gradients: ClassVar[bool] = True  # whether ∇ of a shared weight may be formed
 
     @abstractmethod
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
-        """Add some examples, which have these numbers; `first` for the first of their Fisher vectors."""
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
+        """Add some examples, which have these numbers (N,); `first` for the first of their Fisher vectors."""
 
     @abstractmethod
     def totals(self) -> list[Tensor | None]:
@@ -69,7 +69,7 @@ class InputFactor(Sums):
         self.factor: Tensor | None = None  # (A, A)
         self.positions = 0
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         if first:  # inputs do not depend on the Fisher vector
             groups, examples, positions, _ = gradients.patches.shape
             patches = gradients.patches.flatten(0, 1)
@@ -98,7 +98,7 @@ class InputEnergy(Sums):
         self.diagonal: Tensor | None = None  # (A,)
         self.along: Tensor | None = None  # Σ_s a aᵀ Ω (A, c), or Σ_s (a w)² (p,)
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         weights = part_weights(numbers, whole=WHOLE_INPUTS).to(gradients.positions)
         if not first or (self.diagonal is not None and not bool(weights.any())):
             return
@@ -138,7 +138,7 @@ class GradientFactor(Sums):
     def __init__(self) -> None:
         self.factor: Tensor | None = None  # (G, G)
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         positions = gradients.positions.permute(1, 0, 3, 2).flatten(1, 2).mT  # (N, S, G)
         self.factor = _added(self.factor, summed_products(positions, positions))
 
@@ -155,7 +155,7 @@ class Moment(Sums):
         self._take = take
         self.moment: Tensor | None = None  # (n, n)
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         self.moment = _added(self.moment, self._take(gradients))
 
     def totals(self) -> list[Tensor | None]:
@@ -179,7 +179,7 @@ class Sketch(Sums):
         self._test = random_columns(size, columns=min(size, columns + OVERSAMPLING), name=name, seed=seed)
         self.sketch: Tensor | None = None  # (n, c)
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         self._test = self._test.to(gradients.positions)
         self.sketch = _added(self.sketch, self._take(gradients, self._test))
 
@@ -202,7 +202,7 @@ class Squares(Sums):
         self._shape = shape
         self.squares: Tensor | None = None  # (G, A)
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         if self.squares is None:
             self.squares = aligned(gradients.positions, *self._shape).zero_()
         gradients.add_squares(self.squares)
@@ -228,7 +228,7 @@ class ProjectedSquares(Sums):
         self.residual: Tensor | None = None  # (G, A)
         self._truncated = any(u.shape[0] > u.shape[1] for u in (input_vectors, gradient_vectors))
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         weights = None
         if self._truncated:
             weights = part_weights(numbers, whole=WHOLE_RESIDUAL).to(gradients.positions)
@@ -262,21 +262,26 @@ class Block(Sums):
     def __init__(self) -> None:
         self.block: Tensor | None = None  # (G * A, G * A)
 
-    def add(self, gradients: Gradients, *, numbers: range, first: bool) -> None:
+    def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         self.block = _added(self.block, gradients.block())
 
     def totals(self) -> list[Tensor | None]:
         return [self.block]
 
 
-def part_weights(numbers: range, *, whole: int) -> Tensor:  # (N,)
+def part_weights(numbers: range | Tensor, *, whole: int) -> Tensor:  # (N,)
     """Return how much each example counts where a part of them is enough: those left out are made up for by others.
 
     The weights depend on an example's number alone, so neither the batch size nor an update changes them.
     """
-    number = torch.arange(numbers.start, numbers.stop, numbers.step)
-    weights = (number % STRIDE == 0).double() * STRIDE
-    return weights.masked_fill_(number < whole, 1.0)
+    numbers = as_tensor(numbers) if isinstance(numbers, range) else numbers
+    weights = (numbers % STRIDE == 0).double() * STRIDE
+    return weights.masked_fill_(numbers < whole, 1.0)
+
+
+def as_tensor(numbers: range) -> Tensor:  # (N,)
+    """Return the numbers of examples that follow each other."""
+    return torch.arange(numbers.start, numbers.stop, numbers.step)
 
 
 def _added(total: Tensor | None, more: Tensor) -> Tensor:
