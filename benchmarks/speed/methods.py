@@ -23,6 +23,7 @@ OURS: dict[str, dict[str, Any]] = {
     "efb": {"structure": "efb"},
     "inf": {"structure": "inf", "rank": 100},
     "inf isotropic": {"structure": "inf", "rank": 100, "prior": "isotropic"},
+    "inf of all": {"structure": "inf", "rank": 100, "basis_floor": 0.0},
     "inf quarter": {"structure": "inf", "rank": 100, "prior": "isotropic", "basis_data": 0.25},
     "inf-paper": {"structure": "inf-paper", "rank": 100},
 }
