@@ -27,7 +27,9 @@ go over all methods (but a method that has taken ten minutes is not repeated), a
 method over the median of its own plain passes. Curvature is the Fisher with one Monte Carlo sample an example, for
 linear and convolutional layers, which all libraries cover; normalisation layers, and attention's projections inside
 torch's own encoder, are held fixed, though the plain pass computes their gradients too. Data are random but smooth, and
-loaded beforehand.
+loaded beforehand. The networks that are trained briefly are sure of most examples, as trained networks are, so that few
+examples count for bases ([why that is enough](math.md#examples-that-matter)); **inf of all** has every example count.
+Those at their random start are sure of nothing, and every example counts.
 
 **Fit** is up to the posterior, eigendecompositions included; for curvlinops and nngeometry, which have no posterior, it
 is up to the Kronecker factors (KFAC) or the eigenbasis and its eigenvalues (EKFAC). **With a sample** adds the first
