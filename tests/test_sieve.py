@@ -53,23 +53,25 @@ def check_same(one: Laplace, other: Laplace) -> None:
     assert one._fit.summary.log_likelihood == pytest.approx(other._fit.summary.log_likelihood, rel=1e-12)
 
 
-def chosen_by_a_fit(model: nn.Module, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the Fisher vectors of all examples, which of them are kept by the definition, and the inputs."""
-    laplace = Laplace(model, "classification", seed=2, **options)
+def chosen_by_a_fit(model: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the Fisher vectors of all examples, which the two passes keep by the definition, and the inputs."""
+    laplace = Laplace(model, "classification", seed=2)
     x, _ = examples()
     outputs = model(x).detach()
     uniforms = UniformStream(2, (1, laplace.likelihood.noise_width(3))).take(len(x))
     (vectors,) = laplace.likelihood.fisher_vectors(outputs, "mc", targets=None, uniforms=uniforms)
     energy = vectors.square().sum(1)
-    kept = energy >= 0.1 * energy[:WHOLE].mean()
-    kept[:WHOLE] = True
-    return vectors, kept, x
+    passes = [energy >= 0.1 * mean for mean in (energy[:WHOLE].mean(), energy.mean())]
+    for kept in passes:
+        kept[:WHOLE] = True
+    return vectors, passes[0], passes[1], x
 
 
 def test_bases_are_those_of_the_examples_that_matter_and_the_diagonal_is_that_of_all() -> None:
     model = sure_model()
-    vectors, kept, x = chosen_by_a_fit(model)
+    vectors, kept, measured, x = chosen_by_a_fit(model)
     assert 0 < int(kept[WHOLE:].sum()) < 0.5 * len(kept[WHOLE:])
+    assert not torch.equal(kept, measured)
     a = torch.cat([model[:2](x).detach(), torch.ones(len(x), 1, dtype=torch.float64)], 1)  # inputs of the last layer
     gradients = torch.einsum("ng,na->nga", vectors, a)
     found = fit(model, batches(100)).curvature["2"]
@@ -79,7 +81,7 @@ def test_bases_are_those_of_the_examples_that_matter_and_the_diagonal_is_that_of
     assert_close(turned, torch.diag(turned.diagonal()))  # eigenvectors of the chosen examples' moment
     assert found.diagonal is not None
     assert_close(found.diagonal, gradients.square().mean(0))
-    inner = basis.gradient_vectors.T @ gradients[kept] @ basis.input_vectors
+    inner = basis.gradient_vectors.T @ gradients[measured] @ basis.input_vectors
     assert_close(basis.eigenvalues, inner.square().sum(0) / len(gradients))
     assert basis.core is not None
     assert basis.core_pairs is not None
@@ -116,7 +118,7 @@ def test_the_second_pass_reads_the_chosen_examples_alone(monkeypatch: pytest.Mon
     monkeypatch.setattr(Capture, "forward", look)
     model = sure_model()
     fit(model, batches(64))
-    _, kept, _ = chosen_by_a_fit(model)
+    _, _, kept, _ = chosen_by_a_fit(model)
     chosen = [int(part.sum()) for part in kept.split(64)]
     assert sizes == [len(part) for part in kept.split(64)] + [count for count in chosen if count]
 
@@ -190,19 +192,33 @@ def test_fits_with_nothing_that_makes_up_for_examples_left_out_take_every_one(op
 
 
 @pytest.mark.parametrize("size", [7, 64, 150])
-def test_a_sieve_keeps_the_first_examples_and_those_above_a_share_of_their_mean(size: int) -> None:
+def test_a_sieve_keeps_the_first_examples_and_those_above_a_share_of_the_mean(size: int) -> None:
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5)
-    energy = vectors.double().square().sum(1)
-    expected = (torch.arange(400) < WHOLE) | (energy >= 0.3 * energy[:WHOLE].mean())
-    sieve = Sieve(0.3)
+    energy, first = vectors.double().square().sum(1), torch.arange(400) < WHOLE
+    sieve, chosen = Sieve(0.3), []
     for numbers in torch.arange(400).split(size):
-        sieve.remember(sieve.choose(vectors[numbers], numbers))
+        chosen.append(sieve.choose(vectors[numbers], numbers))
         other = Sieve(0.3)  # as after a break
         other.restore(*sieve.state())
         sieve = other
-    assert torch.equal(sieve.chosen(0, 400), expected)
-    assert torch.equal(sieve.chosen(170, 100), expected[170:270])
-    assert sieve.kept() == int(expected.sum())
+    assert torch.equal(torch.cat(chosen), first | (energy >= 0.3 * energy[:WHOLE].mean()))
+    sieve.settle()
+    other = Sieve(0.3)
+    other.restore(*sieve.state())
+    expected = first | (energy >= 0.3 * energy.mean())
+    assert torch.equal(other.kept(0, 400), expected)
+    assert torch.equal(other.kept(170, 100), expected[170:270])
+
+
+def test_first_examples_that_are_unlike_the_others_do_not_hide_their_information() -> None:
+    vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    vectors[WHOLE:] *= 0.01  # so that none of them has a tenth of the first ones' mean energy
+    vectors = torch.cat([vectors, vectors[WHOLE:].repeat(2000, 1)])  # but together they have most of it
+    sieve = Sieve(0.1)
+    assert not bool(sieve.choose(vectors, torch.arange(len(vectors)))[WHOLE:].any())
+    sieve.settle()
+    energy, kept = vectors.double().square().sum(1), sieve.kept(0, len(vectors))
+    assert float(energy[~kept].sum()) < 0.1 * float(energy.sum())
 
 
 def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
@@ -113,7 +112,7 @@ class DataPass:
             if self.between is not None:
                 self.between(True)
             if self.sieve is not None and self._sifts:
-                self.sieve.mean()  # other processes may still ask for what this one knows of it
+                self.sieve.settle()
             for name, intake in self.intakes.items():
                 intake.release()
                 if not intake.is_finite():
@@ -221,7 +220,7 @@ class DataPass:
         """Add the examples of a batch that were chosen in the pass before, and return how many they are."""
         assert self.sieve is not None
         tally, size = self.tally, batch_size(batch)
-        rows = self.sieve.chosen(tally.examples, size).nonzero().squeeze(1)
+        rows = self.sieve.kept(tally.examples, size).nonzero().squeeze(1)
         some = chosen_rows(batch, rows.to(self.capture.device))
         if some is not None and len(rows) == 0:
             tally.examples += size
@@ -229,8 +228,8 @@ class DataPass:
         outputs, targets = self._forward(batch if some is None else some)
         tally.num_outputs = outputs.shape[1]
         if some is None:  # the batch cannot be cut: all of it goes through the network, and nothing back to the others
-            chosen = self.sieve.chosen(tally.examples, len(outputs))
-            self._backward(outputs, targets, self._uniforms(len(outputs)), among=chosen)
+            kept = self.sieve.kept(tally.examples, len(outputs))
+            self._backward(outputs, targets, self._uniforms(len(outputs)), among=kept)
             size = len(outputs)
         else:
             uniforms = self._uniforms(size)[rows]
@@ -299,11 +298,8 @@ class DataPass:
     def _choose(self, vector: Tensor) -> Tensor:  # (N, C) -> (N,)
         """Say which examples bases are found from; all, where a layer is met that none has reached before."""
         assert self.sieve is not None
-        chosen = self.sieve.choose(vector, self.numbers).cpu()
-        if int(self.numbers[0]) >= WHOLE and not self.capture.calls.keys() <= self.reached:
-            chosen = torch.ones_like(chosen)
-        self.sieve.remember(chosen)
-        return chosen
+        unmet = int(self.numbers[0]) >= WHOLE and not self.capture.calls.keys() <= self.reached
+        return self.sieve.choose(vector, self.numbers, every=unmet)
 
     def _add(self, name: str, calls: list[Call], first: bool) -> None:
         intake = self.intakes[name]

@@ -5,9 +5,9 @@ example is left out where
 
     |v|² < θ E|v|²
 
-so that what is left out has at most about a share θ of the energy that is sent back from the outputs. The mean is that
-of the first examples, which are all taken: neither the batch size nor the number of processes changes the choice. What
-was chosen in the first pass over the data is taken in the second.
+so that what is left out has less than a share θ of the energy that is sent back from the outputs. In the first pass,
+which bases are found in, the mean is that of the first examples, which are all taken; in the second, which measures
+along them, it is that of all. Neither the batch size nor the number of processes changes the choice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,46 +28,54 @@ class Sieve:
     agree: Agree = lambda own: [own]
     energy: float = 0.0  # of this process' examples among the first ones
     count: int = 0
-    _chosen: list[Tensor] = field(default_factory=list)  # (N,) a batch, in their order
-    _mean: float | None = None
+    _energies: list[Tensor] = field(default_factory=list)  # (N,) a batch, in their order
+    _always: list[Tensor] = field(default_factory=list)  # (N,) which of them are kept whatever their energy
+    _kept: Tensor | None = None  # (N,) of all, once the first pass is over
+    _mean: float | None = None  # of the first examples
 
-    def choose(self, vectors: Tensor, numbers: Tensor) -> Tensor:  # (N, C), (N,) -> (N,)
-        """Say which examples, of these numbers, are kept."""
+    def choose(self, vectors: Tensor, numbers: Tensor, *, every: bool = False) -> Tensor:  # (N, C), (N,) -> (N,)
+        """Say which of the next examples, of these numbers, bases are found from; `every` one, if told so."""
         energies, first = vectors.double().square().sum(1).cpu(), numbers < WHOLE
         self.energy += float(energies[first].sum())
         self.count += int(first.sum())
-        return first if bool(first.all()) else first | (energies >= self.floor * self.mean())
+        always = torch.ones_like(first) if every else first
+        self._energies.append(energies)
+        self._always.append(always)
+        return always if bool(first.all()) else always | (energies >= self.floor * self._first_mean())
 
-    def remember(self, chosen: Tensor) -> None:  # (N,)
-        """Keep for the second pass what was chosen of a batch."""
-        self._chosen.append(chosen)
+    def settle(self) -> None:
+        """End the first pass: know which examples the second one reads; all processes must call it."""
+        self._first_mean()  # others may still ask for what this one knows of it
+        energies = torch.cat([torch.zeros(0, dtype=torch.float64), *self._energies])
+        mean = self._over_all(float(energies.sum()), len(energies))
+        self._kept = torch.cat([torch.zeros(0, dtype=torch.bool), *self._always]) | (energies >= self.floor * mean)
 
-    def chosen(self, done: int, count: int) -> Tensor:  # -> (N,)
-        """Return what was chosen of so many examples, after those that are done."""
-        if len(self._chosen) > 1:
-            self._chosen = [torch.cat(self._chosen)]
-        return self._chosen[0][done : done + count]
-
-    def kept(self) -> int:
-        """Return how many examples were chosen."""
-        return sum(int(one.sum()) for one in self._chosen)
-
-    def mean(self) -> float:
-        """Return the mean energy of the first examples of all processes, each of which must ask for it in a pass.
-
-        It is asked for when a process has met all of its own ones, so that it is the same in each.
-        """
-        if self._mean is None:
-            found = self.agree((self.energy, self.count))
-            self._mean = sum(energy for energy, _ in found) / max(1, sum(count for _, count in found))
-        return self._mean
+    def kept(self, done: int, count: int) -> Tensor:  # -> (N,)
+        """Say which of so many examples, after those that are done, the second pass reads."""
+        assert self._kept is not None
+        return self._kept[done : done + count]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        """Return what another object needs to go on after a batch; the mean is asked for anew."""
-        tensors = {"chosen": torch.cat(self._chosen)} if self._chosen else {}
+        """Return what another object needs to go on after a batch; means are asked for anew."""
+        tensors = {} if self._kept is None else {"kept": self._kept}
+        if self._energies and self._kept is None:
+            tensors = {"energies": torch.cat(self._energies), "always": torch.cat(self._always)}
         return tensors, {"energy": self.energy, "count": self.count}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
         """Go on from where another object was."""
-        self._chosen = [tensors["chosen"]] if "chosen" in tensors else []
+        given = {name: one.cpu() for name, one in tensors.items()}
+        self._energies = [given["energies"]] if "energies" in given else []
+        self._always = [given["always"]] if "always" in given else []
+        self._kept = given.get("kept")
         self.energy, self.count = float(values["energy"]), int(values["count"])
+
+    def _first_mean(self) -> float:
+        """Return the mean of the first examples of all processes, when this one has met all of its own."""
+        if self._mean is None:
+            self._mean = self._over_all(self.energy, self.count)
+        return self._mean
+
+    def _over_all(self, energy: float, count: int) -> float:
+        found = self.agree((energy, count))
+        return sum(one for one, _ in found) / max(1, sum(one for _, one in found))
