@@ -35,9 +35,13 @@ class Intake:
         single: bool,
         shared: int | None = None,
         of_chosen: Sequence[Sums] = (),
+        once: Sequence[Sums] = (),
+        again: bool = False,
     ) -> None:
         self._layer, self._sums, self._limit = layer, sums, limit
-        self._of_chosen = of_chosen  # sums over chosen examples alone, which do not ask for their numbers
+        self._of_chosen = of_chosen  # sums over chosen examples alone
+        self._once = once  # sums of one of two passes: of the first, where the weight is used once an example,
+        self._again = again  # and of either otherwise
         self._shared = limit if shared is None else shared  # of the limit, for weights that are used more than once
         self._single = single  # one Fisher vector an example: gradients of several batches may be kept together
         self._kept: _Rows | None = None
@@ -49,9 +53,21 @@ class Intake:
         """Whether gradients are kept over batches, and may not be in the sums yet."""
         return self._outer and self._single
 
-    def add(self, calls: list[Call], *, numbers: Tensor, first: bool, chosen: Tensor | None = None) -> None:
-        """Add one backward pass; `numbers` and `first` are as in `Sums.add`, `chosen` (N,) says for which sums."""
-        if not (self._sums or self._of_chosen):
+    def add(
+        self,
+        calls: list[Call],
+        *,
+        numbers: Tensor,
+        first: bool,
+        chosen: Tensor | None = None,
+        now: Tensor | None = None,
+    ) -> None:
+        """Add one backward pass; `numbers` and `first` are as in `Sums.add`.
+
+        Of the examples, `chosen` (N,) are added to the sums over chosen ones, those of a shared weight that are `now`
+        (N,) to the sums of one of two passes.
+        """
+        if not (self._sums or self._of_chosen or self._once):
             return
         self._measure(calls)
         if self.keeps:
@@ -59,14 +75,14 @@ class Intake:
             return
         for start in range(0, len(calls[0].inputs), self._step):
             part = slice(start, start + self._step)
-            some = None if chosen is None else chosen[part]
-            self._add(_form(self._layer, calls, part), numbers[part], first, some)
+            gradients = _form(self._layer, calls, part)
+            self._add(gradients, numbers[part], first, *(None if one is None else one[part] for one in (chosen, now)))
 
     def release(self) -> None:
         """Add what was kept."""
         if self._kept is not None and self._kept.count:
             numbers, chosen = self._kept.numbers, self._kept.chosen
-            self._add(self._kept.take(), numbers, True, chosen)
+            self._add(self._kept.take(), numbers, True, chosen, torch.full_like(chosen, not self._again))
 
     def state(self) -> dict[str, Tensor]:
         """Return what is kept and in no sum yet, so that another object can go on from here after a batch."""
@@ -79,18 +95,21 @@ class Intake:
 
     def is_finite(self) -> bool:
         """Whether everything added so far was finite and the sums did not overflow."""
-        return all(one.is_finite() for one in (*self._sums, *self._of_chosen))
+        return all(one.is_finite() for one in (*self._sums, *self._of_chosen, *self._once))
 
-    def _add(self, gradients: Gradients, numbers: Tensor, first: bool, chosen: Tensor | None) -> None:
-        for one in self._sums:
-            one.add(gradients, numbers=numbers, first=first)
-        if not self._of_chosen or chosen is None or not bool(chosen.any()):
-            return
-        if not bool(chosen.all()):
-            rows = chosen.nonzero().squeeze(1)
-            gradients, numbers = gradients.rows(rows.to(gradients.positions.device)), numbers[rows]
-        for one in self._of_chosen:
-            one.add(gradients, numbers=numbers, first=first)
+    def _add(
+        self, gradients: Gradients, numbers: Tensor, first: bool, chosen: Tensor | None, now: Tensor | None
+    ) -> None:
+        # the diagonal first: where it forms ∇, the others need not
+        for sums, which in ((self._once, now), (self._sums, None), (self._of_chosen, chosen)):
+            if not sums or (which is not None and not bool(which.any())):
+                continue
+            some, own = gradients, numbers
+            if which is not None and not bool(which.all()):
+                rows = which.nonzero().squeeze(1)
+                some, own = gradients.rows(rows.to(gradients.positions.device)), numbers[rows]
+            for one in sums:
+                one.add(some, numbers=own, first=first)
 
     def _keep(self, call: Call, numbers: Tensor, chosen: Tensor | None) -> None:
         if self._kept is None or not self._kept.fits(call):
@@ -111,7 +130,7 @@ class Intake:
         groups, _, count, _ = positions.shape
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
-        forms = any(one.forms_gradients for one in (*self._sums, *self._of_chosen))
+        forms = any(one.forms_gradients for one in (*self._sums, *self._of_chosen, *self._once))
         size = inputs + outputs if self._outer else forms * outputs * inputs + groups * count * inputs
         size *= positions.element_size()
         limit = self._limit if self._outer else self._shared

@@ -90,11 +90,12 @@ def fit_curvature(
             statistics[name].keep(place.fetch(before))
         course = _Course(data, statistics, checkpoint, processes)
         course.resume()
+        once = {name: one.squares() for name, one in statistics.items()} if sifted else None
         if course.first is None:
             sums = {name: one.first_pass(part < 1, sifted) for name, one in statistics.items()}
             of_chosen = {name: one.moments() for name, one in statistics.items()} if sifted else None
             tick = bar(f"{label}pass 1 of {passes}", batches)
-            tally = course.run(sums, tick, of_chosen=of_chosen, share=part, scored=part == 1)
+            tally = course.run(sums, tick, of_chosen=of_chosen, once=once, share=part, scored=part == 1)
             # a second pass over more of the data may reach more layers, too late for a basis
             course.first = _FirstPass(tally.summary(), tally.digest, frozenset(data.reached))
         summary, reached = course.first.summary, course.first.reached
@@ -118,7 +119,8 @@ def fit_curvature(
             sums = {
                 name: one.second_pass(part < 1, sifted) if name in fresh else [] for name, one in statistics.items()
             }
-            tally = course.run(sums, bar(f"{label}pass 2 of 2", batches), rest=not sifted, scored=part < 1)
+            tick = bar(f"{label}pass 2 of 2", batches)
+            tally = course.run(sums, tick, once=once, again=sifted, scored=part < 1)
             course.check_same_data(tally, whole=part == 1)
             summary = tally.summary() if part < 1 else summary
         data.capture.calls.clear()
@@ -198,12 +200,16 @@ class _Course:
         tick: Callable[[int], None],
         *,
         of_chosen: Mapping[str, Sequence[Sums]] | None = None,
+        once: Mapping[str, Sequence[Sums]] | None = None,
         share: float = 1.0,
-        rest: bool = True,
+        again: bool = False,
         scored: bool,
     ) -> Tally:
-        """Read this process' data, and return what is known of that of all; the sums are over all of it, too."""
-        own = self.data.run(sums, tick, of_chosen=of_chosen, share=share, rest=rest, scored=scored)
+        """Read this process' data, and return what is known of that of all.
+
+        The sums are over all of it, too, but for those `once`, which are when they are read `again`.
+        """
+        own = self.data.run(sums, tick, of_chosen=of_chosen, once=once, share=share, again=again, scored=scored)
         self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
         tallies: list[Tally] = self.processes.gather(own)
         examples = sum(one.examples for one in tallies)
@@ -211,7 +217,8 @@ class _Course:
             raise ValueError(
                 "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
             )
-        every = [one for given in (sums, of_chosen or {}) for of_layer in given.values() for one in of_layer]
+        finished = (sums, of_chosen or {}, once if once is not None and again else {})
+        every = [one for given in finished for of_layer in given.values() for one in of_layer]
         self.processes.add_up(every, device=self._device)
         for called, reached in self.processes.gather((self.data.called, self.data.reached)):
             self.data.called |= called

@@ -71,12 +71,13 @@ class LayerStatistics:
     def first_pass(self, part: bool, sifted: bool = False) -> Sequence[Sums]:
         """Return what the first pass sums over all examples that it reads.
 
-        Of a part of the data, what the bases need alone; where examples are chosen for that, all but `moments()`.
+        Of a part of the data, what the bases need alone; where examples are chosen for that, all but `moments()`, and
+        `squares()`, which either pass may sum.
         """
         if part:
             return self._moments
         if sifted:
-            return _given([self._inputs, self._energy, self._squares, self._block])
+            return _given([self._inputs, self._energy])
         moments = [self._inputs, self._energy, self._gradients, *self._moments]
         measured = [self._squares, self._block, *self._projected.values()]
         return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
@@ -84,6 +85,10 @@ class LayerStatistics:
     def moments(self) -> Sequence[Sums]:
         """Return what bases are found from."""
         return self._moments
+
+    def squares(self) -> Sequence[Sums]:
+        """Return what no basis is needed for."""
+        return _given([self._squares, self._block])
 
     @property
     def cost(self) -> float:
@@ -113,7 +118,7 @@ class LayerStatistics:
     def second_pass(self, all_of_it: bool, sifted: bool = False) -> Sequence[Sums]:
         """Return what the second pass sums; also the rest of the first, where that saw a part of the data.
 
-        Where examples were chosen, it is over those alone, and the first pass has summed all else.
+        Where examples were chosen, it is over those alone, and `squares()` are apart.
         """
         if sifted:
             return list(self._projected.values())

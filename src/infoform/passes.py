@@ -58,13 +58,14 @@ class DataPass:
     checked: bool = False  # whether all data were seen to be finite in an earlier pass
     tally: Tally = field(default_factory=Tally)
     numbers: Tensor = field(default_factory=lambda: as_tensor(range(0)))  # (N,) of the examples in hand, and
-    chosen: Tensor | None = None  # (N,) which of them the sieve keeps, where it chooses
+    chosen: Tensor | None = None  # (N,) which of them the sieve keeps, where it chooses, and
+    now: Tensor | None = None  # (N,) which are added to what is summed in one of two passes
     intakes: dict[str, Intake] = field(default_factory=dict)  # of this pass
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
     _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
     _sifts: bool = False  # whether examples are chosen in this pass
-    _rest: bool = True  # whether examples that are not chosen are read in this pass, too
+    _again: bool = False  # whether chosen examples alone are read in this pass
     _scored: bool = True  # whether the likelihood of the labels is summed in this pass
     _stream: UniformStream | None = None
     _drawn: int = 0  # examples whose random numbers the stream has given
@@ -75,17 +76,18 @@ class DataPass:
         tick: Callable[[int], None],
         *,
         of_chosen: Mapping[str, Sequence[Sums]] | None = None,
+        once: Mapping[str, Sequence[Sums]] | None = None,
         share: float = 1.0,
-        rest: bool = True,
+        again: bool = False,
         scored: bool = True,
     ) -> Tally:
         """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it.
 
-        The examples that the sieve chooses are added to the sums `of_chosen` as well; without the `rest`, those that
-        it has chosen are added to the sums, and no others read. The likelihood of the labels is known only where it is
-        scored: a second pass has no need to.
+        The examples that the sieve chooses are added to the sums `of_chosen` as well; `again`, those that it has chosen
+        are added to the sums, and no others read. Each example is added to the sums `once` in one of these two passes.
+        The likelihood of the labels is known only where it is scored: a second pass has no need to.
         """
-        self._scored, self._sifts, self._rest = scored, of_chosen is not None, rest
+        self._scored, self._sifts, self._again = scored, of_chosen is not None, again
         single = self.fisher != "exact" and self.fisher_samples == 1
         shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
@@ -96,12 +98,14 @@ class DataPass:
                 single=single,
                 shared=shared,
                 of_chosen=(of_chosen or {}).get(name, ()),
+                once=(once or {}).get(name, ()),
+                again=again,
             )
             for name, own in sums.items()
         }
         for name, state in self._kept.items():
             self.intakes[name].restore(state)
-        self._kept, self._stream = {}, None
+        self._kept, self._stream, self.chosen, self.now = {}, None, None, None
         with isolated(self.seed, loader=self.loader):
             for raw in self._unread(tick):
                 batches = self.tally.batches
@@ -197,7 +201,7 @@ class DataPass:
             tally.examples += batch_size(batch)
             return 0
         try:
-            if not self._rest:
+            if self._again:
                 return self._take_chosen(batch)
             outputs, targets = self._forward(batch)
             size, tally.num_outputs = outputs.shape
@@ -228,11 +232,11 @@ class DataPass:
         outputs, targets = self._forward(batch if some is None else some)
         tally.num_outputs = outputs.shape[1]
         if some is None:  # the batch cannot be cut: all of it goes through the network, and nothing back to the others
-            kept = self.sieve.kept(tally.examples, len(outputs))
-            self._backward(outputs, targets, self._uniforms(len(outputs)), among=kept)
             size = len(outputs)
+            self.now = self.sieve.left(tally.examples, size)
+            self._backward(outputs, targets, self._uniforms(size), among=self.sieve.kept(tally.examples, size))
         else:
-            uniforms = self._uniforms(size)[rows]
+            uniforms, self.now = self._uniforms(size)[rows], self.sieve.left(tally.examples, size)[rows]
             self.numbers = self.numbers[rows]
             self._backward(outputs, targets, uniforms)
         tally.examples += size
@@ -285,7 +289,8 @@ class DataPass:
         count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.fisher_samples)
         vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
         for number, vector in enumerate(vectors):
-            self.chosen = self._choose(vector) if self._sifts else None
+            if self._sifts:
+                self._choose(vector)
             if among is not None:
                 vector = vector * among.to(vector).unsqueeze(1)
 
@@ -295,15 +300,16 @@ class DataPass:
 
             self.capture.backward(outputs, vector, sink, last=number == count - 1)
 
-    def _choose(self, vector: Tensor) -> Tensor:  # (N, C) -> (N,)
-        """Say which examples bases are found from; all, where a layer is met that none has reached before."""
+    def _choose(self, vector: Tensor) -> None:  # (N, C)
+        """Find out which examples bases are found from; all, where a layer is met that none has reached before."""
         assert self.sieve is not None
         unmet = int(self.numbers[0]) >= WHOLE and not self.capture.calls.keys() <= self.reached
-        return self.sieve.choose(vector, self.numbers, every=unmet)
+        self.chosen = self.sieve.choose(vector, self.numbers, every=unmet)
+        self.now = ~self.sieve.left(self.tally.examples, len(vector))
 
     def _add(self, name: str, calls: list[Call], first: bool) -> None:
         intake = self.intakes[name]
-        intake.add(calls, numbers=self.numbers, first=first, chosen=self.chosen)
+        intake.add(calls, numbers=self.numbers, first=first, chosen=self.chosen, now=self.now)
         # one example that is not finite spoils the sums, which are smaller than a shared layer's inputs
         if not (self.checked or all(map(_is_finite, calls)) if intake.keeps else intake.is_finite()):
             what = "gradients" if all(_all_finite(call.inputs) for call in calls) else "inputs"

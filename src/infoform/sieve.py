@@ -6,8 +6,8 @@ example is left out where
     |v|² < θ E|v|²
 
 so that what is left out has less than a share θ of the energy that is sent back from the outputs. In the first pass,
-which bases are found in, the mean is that of the first examples, which are all taken; in the second, which measures
-along them, it is that of all. Neither the batch size nor the number of processes changes the choice.
+which bases are found in, the mean is that of the first examples, which are all taken; the second, which measures along
+them, adds those that the mean of all would take. Neither the batch size nor the number of processes changes the choice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,8 @@ class Sieve:
     energy: float = 0.0  # of this process' examples among the first ones
     count: int = 0
     _energies: list[Tensor] = field(default_factory=list)  # (N,) a batch, in their order
-    _always: list[Tensor] = field(default_factory=list)  # (N,) which of them are kept whatever their energy
+    _chosen: list[Tensor] = field(default_factory=list)  # (N,) in the first pass
+    _left: list[Tensor] = field(default_factory=list)  # (N,) whose squares are left to the second pass
     _kept: Tensor | None = None  # (N,) of all, once the first pass is over
     _mean: float | None = None  # of the first examples
 
@@ -39,34 +40,45 @@ class Sieve:
         self.energy += float(energies[first].sum())
         self.count += int(first.sum())
         always = torch.ones_like(first) if every else first
+        chosen = always if bool(first.all()) else always | (energies >= self.floor * self._first_mean())
+        # a batch that the second pass reads whole need not be squared in the first
+        self._left.append(torch.full_like(chosen, bool(chosen.all())))
         self._energies.append(energies)
-        self._always.append(always)
-        return always if bool(first.all()) else always | (energies >= self.floor * self._first_mean())
+        self._chosen.append(chosen)
+        return chosen
 
     def settle(self) -> None:
         """End the first pass: know which examples the second one reads; all processes must call it."""
         self._first_mean()  # others may still ask for what this one knows of it
         energies = torch.cat([torch.zeros(0, dtype=torch.float64), *self._energies])
         mean = self._over_all(float(energies.sum()), len(energies))
-        self._kept = torch.cat([torch.zeros(0, dtype=torch.bool), *self._always]) | (energies >= self.floor * mean)
+        self._kept = torch.cat([torch.zeros(0, dtype=torch.bool), *self._chosen]) | (energies >= self.floor * mean)
 
     def kept(self, done: int, count: int) -> Tensor:  # -> (N,)
         """Say which of so many examples, after those that are done, the second pass reads."""
         assert self._kept is not None
         return self._kept[done : done + count]
 
+    def left(self, done: int, count: int) -> Tensor:  # -> (N,)
+        """Say the squares of which of so many examples, after those that are done, are left to the second pass."""
+        if len(self._left) > 1:
+            self._left = [torch.cat(self._left)]
+        return self._left[0][done : done + count]
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         """Return what another object needs to go on after a batch; means are asked for anew."""
-        tensors = {} if self._kept is None else {"kept": self._kept}
-        if self._energies and self._kept is None:
-            tensors = {"energies": torch.cat(self._energies), "always": torch.cat(self._always)}
+        lists = {"energies": self._energies, "chosen": self._chosen, "left": self._left}
+        tensors = {name: torch.cat(one) for name, one in lists.items() if one}
+        if self._kept is not None:
+            tensors["kept"] = self._kept
         return tensors, {"energy": self.energy, "count": self.count}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
         """Go on from where another object was."""
         given = {name: one.cpu() for name, one in tensors.items()}
-        self._energies = [given["energies"]] if "energies" in given else []
-        self._always = [given["always"]] if "always" in given else []
+        self._energies, self._chosen, self._left = (
+            [given[name]] if name in given else [] for name in ("energies", "chosen", "left")
+        )
         self._kept = given.get("kept")
         self.energy, self.count = float(values["energy"]), int(values["count"])
 
