@@ -149,8 +149,8 @@ def layer_errors(model: nn.Module, batches: Batches, options: dict[str, Any], ex
 MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": partial(perceptron, 1024), "lenet": partial(lenet, 32, 64, 1024)}
 
 
-def measure(name: str) -> dict[str, dict[str, float]]:
-    """Return the errors of every way, by layer."""
+def measure(name: str, ways: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the errors of these ways, by layer."""
     torch.manual_seed(0)
     whole = mnist.load("train")
     images, labels = whole.scaled(mnist.MEAN, mnist.STD), whole.labels
@@ -164,8 +164,8 @@ def measure(name: str) -> dict[str, dict[str, float]]:
     batches = list(zip(images[:count].split(128), labels[:count].split(128), strict=True))
     exact = None
     found = {}
-    for way, options in WAYS.items():
-        errors, exact = layer_errors(model, batches, options, exact)
+    for way in ways:
+        errors, exact = layer_errors(model, batches, WAYS[way], exact)
         found[way] = {f"{layer} {one.g.shape[1]} × {one.a.shape[1]}": errors[layer] for layer, one in exact.items()}
         print(name, way, found[way], flush=True)
     return found
@@ -201,8 +201,14 @@ def page(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", action="store_true", help="write the page and run nothing")
-    if not parser.parse_args().page:
-        errors = {name: measure(name) for name in MODELS}
+    parser.add_argument("--ways", nargs="+", choices=WAYS, help="measure these alone, and keep the others' numbers")
+    asked = parser.parse_args()
+    if not asked.page:
+        before = json.loads(RESULTS.read_text())["errors"] if asked.ways else {}
+        errors = {}
+        for name in MODELS:
+            found = before.get(name, {}) | measure(name, asked.ways or list(WAYS))
+            errors[name] = {way: found[way] for way in WAYS if way in found}
         settings = {"examples": EXAMPLES, "rank": 100, "trained": 20_000, "seed": 0, "ways": WAYS}
         versions = {"infoform": infoform.__version__, "torch": torch.__version__}
         RESULTS.write_text(json.dumps({"settings": settings, "versions": versions, "errors": errors}, indent=1) + "\n")
