@@ -1,6 +1,6 @@
 """Bases are found from the examples that matter, all else from every example; batches and processes change nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,25 @@ def sure_model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), last).double()
 
 
-def examples(count: int = EXAMPLES) -> tuple[Tensor, Tensor]:
-    x = torch.randn(count, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return x, torch.arange(count) % 3
+def sure_convolutions() -> nn.Sequential:
+    """Return a network with a shared weight that is sure of most examples."""
+    torch.manual_seed(0)
+    last = nn.Linear(6, 3)
+    with torch.no_grad():
+        last.weight.mul_(12)
+    return nn.Sequential(nn.Unflatten(1, (1, 5)), nn.Conv1d(1, 2, 3), nn.Tanh(), nn.Flatten(), last).double()
 
 
-def batches(size: int, count: int = EXAMPLES) -> list[tuple[Tensor, Tensor]]:
-    x, y = examples(count)
+MODELS = {"linear": sure_model, "convolutions": sure_convolutions}
+
+
+def examples() -> tuple[Tensor, Tensor]:
+    x = torch.randn(EXAMPLES, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return x, torch.arange(EXAMPLES) % 3
+
+
+def batches(size: int) -> list[tuple[Tensor, Tensor]]:
+    x, y = examples()
     return list(zip(x.split(size), y.split(size), strict=True))
 
 
@@ -87,8 +99,25 @@ def test_bases_are_those_of_the_examples_that_matter_and_the_diagonal_is_that_of
 
 
 @pytest.mark.parametrize("size", SIZES[:-1])
-def test_the_batch_size_does_not_change_which_examples_are_chosen(size: int) -> None:
-    check_same(fit(sure_model(), batches(size)), fit(sure_model(), batches(SIZES[-1])))
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_the_batch_size_does_not_change_which_examples_are_chosen(make: Callable[[], nn.Module], size: int) -> None:
+    check_same(fit(make(), batches(size)), fit(make(), batches(SIZES[-1])))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_every_example_is_in_the_diagonal_once(make: Callable[[], nn.Module], size: int) -> None:
+    model = make()
+    vectors, _, _, x = chosen_by_a_fit(model)
+    weights = dict(model.named_parameters())
+    squares = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for one, vector in zip(x, vectors, strict=True):
+        gradients = torch.autograd.grad(model(one[None]), list(weights.values()), vector[None])
+        for name, gradient in zip(weights, gradients, strict=True):
+            squares[name] += gradient.square() / len(x)
+    for name, one in fit(model, batches(size)).curvature.items():
+        expected = torch.cat([squares[f"{name}.weight"].flatten(1), squares[f"{name}.bias"].unsqueeze(1)], 1)
+        assert_close(one.diagonal, expected)
 
 
 def test_an_exact_diagonal_and_a_floor_of_zero_do_not_leave_anything_out() -> None:
@@ -241,11 +270,14 @@ def test_a_floor_that_is_no_share_is_an_error(floor: float) -> None:
         Laplace(sure_model(), "classification", basis_floor=floor)
 
 
-@pytest.mark.parametrize("before", [2, 4, 5, 6])
-def test_a_fit_that_was_stopped_goes_on_with_the_same_choice(before: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [2, 4, 5, 6, 8])
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_fit_that_was_stopped_goes_on_with_the_same_choice(
+    make: Callable[[], nn.Module], before: int, tmp_path: Path
+) -> None:
     data = batches(90)
-    whole = fit(sure_model(), data)
-    laplace = Laplace(sure_model(), "classification", rank=12, prior="activation", seed=2)
+    whole = fit(make(), data)
+    laplace = Laplace(make(), "classification", rank=12, prior="activation", seed=2)
     count = 0
 
     class Stopping(list[Any]):
@@ -260,7 +292,7 @@ def test_a_fit_that_was_stopped_goes_on_with_the_same_choice(before: int, tmp_pa
 
     with pytest.raises(OSError, match="disk"):
         laplace.fit(Stopping(data), checkpoint=tmp_path / "c", checkpoint_every=0, progress=False)
-    again = Laplace(sure_model(), "classification", rank=12, prior="activation", seed=2)
+    again = Laplace(make(), "classification", rank=12, prior="activation", seed=2)
     again.fit(data, checkpoint=tmp_path / "c", checkpoint_every=0, progress=False)
     for name, layer in again.posterior(prior_precision=1.0).layers.items():
         assert torch.equal(layer.dense(), whole.posterior(prior_precision=1.0).layers[name].dense())

@@ -240,7 +240,6 @@ def _check_identity(path: Path, saved: Mapping[str, Any], found: Mapping[str, An
 
 
 def _laid_out(tensor: Tensor, stride: Sequence[int] | None, device: torch.device) -> Tensor:
-    if stride is None:
-        return tensor.to(device)
-    empty = torch.empty_strided(tensor.shape, tuple(stride), dtype=tensor.dtype, device=device)
-    return empty.copy_(tensor)
+    # memory of its own: products with numbers that begin at odd addresses of a file are rounded in another way
+    layout = tensor.stride() if stride is None else tuple(stride)
+    return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=device).copy_(tensor)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
@@ -305,7 +306,7 @@ class DataPass:
         assert self.sieve is not None
         unmet = int(self.numbers[0]) >= WHOLE and not self.capture.calls.keys() <= self.reached
         self.chosen = self.sieve.choose(vector, self.numbers, every=unmet)
-        self.now = ~self.sieve.left(self.tally.examples, len(vector))
+        self.now = torch.full_like(self.chosen, not bool(self.chosen.all()))  # the second pass reads such a batch whole
 
     def _add(self, name: str, calls: list[Call], first: bool) -> None:
         intake = self.intakes[name]

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from infoform.batches import in_double
+
 WHOLE = 256  # examples that are all taken; their mean energy stands for that of all
 Agree = Callable[[tuple[float, int]], Sequence[tuple[float, int]]]  # a process' own value -> those of all
 
@@ -30,21 +32,20 @@ class Sieve:
     count: int = 0
     _energies: list[Tensor] = field(default_factory=list)  # (N,) a batch, in their order
     _chosen: list[Tensor] = field(default_factory=list)  # (N,) in the first pass
-    _left: list[Tensor] = field(default_factory=list)  # (N,) whose squares are left to the second pass
+    _left: list[Tensor] = field(default_factory=list)  # (N,) batches of which all were, whose squares can wait
     _kept: Tensor | None = None  # (N,) of all, once the first pass is over
     _mean: float | None = None  # of the first examples
 
     def choose(self, vectors: Tensor, numbers: Tensor, *, every: bool = False) -> Tensor:  # (N, C), (N,) -> (N,)
         """Say which of the next examples, of these numbers, bases are found from; `every` one, if told so."""
-        energies, first = vectors.double().square().sum(1).cpu(), numbers < WHOLE
+        energies, first = in_double(vectors).square().sum(1).cpu(), numbers < WHOLE
         self.energy += float(energies[first].sum())
         self.count += int(first.sum())
         always = torch.ones_like(first) if every else first
         chosen = always if bool(first.all()) else always | (energies >= self.floor * self._first_mean())
-        # a batch that the second pass reads whole need not be squared in the first
-        self._left.append(torch.full_like(chosen, bool(chosen.all())))
         self._energies.append(energies)
         self._chosen.append(chosen)
+        self._left.append(torch.full_like(chosen, bool(chosen.all())))
         return chosen
 
     def settle(self) -> None:
@@ -52,7 +53,8 @@ class Sieve:
         self._first_mean()  # others may still ask for what this one knows of it
         energies = torch.cat([torch.zeros(0, dtype=torch.float64), *self._energies])
         mean = self._over_all(float(energies.sum()), len(energies))
-        self._kept = torch.cat([torch.zeros(0, dtype=torch.bool), *self._chosen]) | (energies >= self.floor * mean)
+        chosen, left = (torch.cat([torch.zeros(0, dtype=torch.bool), *one]) for one in (self._chosen, self._left))
+        self._kept, self._left = chosen | (energies >= self.floor * mean), [left]
 
     def kept(self, done: int, count: int) -> Tensor:  # -> (N,)
         """Say which of so many examples, after those that are done, the second pass reads."""
@@ -60,9 +62,11 @@ class Sieve:
         return self._kept[done : done + count]
 
     def left(self, done: int, count: int) -> Tensor:  # -> (N,)
-        """Say the squares of which of so many examples, after those that are done, are left to the second pass."""
-        if len(self._left) > 1:
-            self._left = [torch.cat(self._left)]
+        """Say the squares of which of so many examples, after those that are done, were left to the second pass.
+
+        They are those of batches that it reads whole, whose gradients it forms anyway.
+        """
+        assert self._kept is not None
         return self._left[0][done : done + count]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
