@@ -30,7 +30,10 @@ def _landscapes(rows: dict[str, Any], path: Path) -> None:
     lines = -(-len(rows) // columns)
     figure = Figure(figsize=(3.4 * columns, 2.9 * lines), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (method, row) in zip(figure.subplots(lines, columns, squeeze=False).ravel(), rows.items(), strict=False):
+    places = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes in places[len(rows) :]:
+        axes.set_axis_off()
+    for axes, (method, row) in zip(places, rows.items(), strict=False):
         first = [one for one in row["tried"] if one[0] == 0]
         most = 2 * min(score for *_, score in first)
         good = [one for one in first if one[3] <= most]
