@@ -64,8 +64,8 @@ layers with a posterior; batch norms are held fixed). The curvature is that of {
 photographs of ImageNet, one a class, and {fit["held_out_images"]} more, of other classes, are held out: τ, N and the
 temperature are chosen on these alone. Test photographs ({s["test"]}, of as many classes evenly spaced over all) and
 paintings ({s["unknown"]}) choose nothing. Predictions by `mc` are means of {s["samples"]} sampled networks, by
-`linear-mc`, where there are any, of {s["linear_samples"]}. Pictures have {s["size"]}² pixels, the middle of a short side
-of 256.
+`linear-mc`, where there are any, of {s["linear_samples"]}. Pictures have {s["size"]}² pixels, the middle of a short
+side of 256.
 
 The network is right on {test:.1%} ± {error:.1%} of the test photographs and on {fit["held_out_accuracy"]:.1%} of those
 held out; published is {about.published:.1%} on all 50,000. Entropies are shares of the largest possible one. Unknown
