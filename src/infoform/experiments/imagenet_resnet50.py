@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from infoform.experiments.imagenet import ImageNet
-from infoform.experiments.imagenet_run import ImageNetSettings
+from infoform.experiments.imagenet_run import STRUCTURES, ImageNetSettings
 
-SEARCHED = ("inf activation mc", "diag isotropic mc", "kfac isotropic mc", "inf-paper isotropic mc")
+SEARCHED = tuple(one for one in STRUCTURES if one != "inf isotropic mc")
 
 
 class ImageNetResNet50(ImageNet):
