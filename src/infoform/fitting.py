@@ -5,7 +5,7 @@ diagonal. A fit that needs no basis takes one pass. Both passes see the same sam
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,10 +21,9 @@ from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvat
 from infoform.distributed import Processes
 from infoform.layer_statistics import LayerStatistics
 from infoform.likelihoods import DataSummary, Likelihood
-from infoform.passes import DataPass, Tally, check_independence, progress_bar
+from infoform.passes import DataPass, Sought, Tally, check_independence, progress_bar
 from infoform.placement import Placement
 from infoform.sieve import Sieve
-from infoform.statistics import Sums
 
 
 def fit_curvature(
@@ -95,7 +94,7 @@ def fit_curvature(
             sums = {name: one.first_pass(part < 1, sifted) for name, one in statistics.items()}
             of_chosen = {name: one.moments() for name, one in statistics.items()} if sifted else None
             tick = bar(f"{label}pass 1 of {passes}", batches)
-            tally = course.run(sums, tick, of_chosen=of_chosen, once=once, share=part, scored=part == 1)
+            tally = course.run(Sought(sums, of_chosen, once, share=part, scored=part == 1), tick)
             # a second pass over more of the data may reach more layers, too late for a basis
             course.first = _FirstPass(tally.summary(), tally.digest, frozenset(data.reached))
         summary, reached = course.first.summary, course.first.reached
@@ -120,7 +119,7 @@ def fit_curvature(
                 name: one.second_pass(part < 1, sifted) if name in fresh else [] for name, one in statistics.items()
             }
             tick = bar(f"{label}pass 2 of 2", batches)
-            tally = course.run(sums, tick, once=once, again=sifted, scored=part < 1)
+            tally = course.run(Sought(sums, once=once, again=sifted, scored=part < 1), tick)
             course.check_same_data(tally, whole=part == 1)
             summary = tally.summary() if part < 1 else summary
         data.capture.calls.clear()
@@ -194,22 +193,12 @@ class _Course:
             one.restore(under(saved.tensors, f"sums/{name}.."), decomposed=name in self.decomposed)
         self.resumed = True
 
-    def run(
-        self,
-        sums: Mapping[str, Sequence[Sums]],
-        tick: Callable[[int], None],
-        *,
-        of_chosen: Mapping[str, Sequence[Sums]] | None = None,
-        once: Mapping[str, Sequence[Sums]] | None = None,
-        share: float = 1.0,
-        again: bool = False,
-        scored: bool,
-    ) -> Tally:
+    def run(self, sought: Sought, tick: Callable[[int], None]) -> Tally:
         """Read this process' data, and return what is known of that of all.
 
         The sums are over all of it, too, but for those `once`, which are when they are read `again`.
         """
-        own = self.data.run(sums, tick, of_chosen=of_chosen, once=once, share=share, again=again, scored=scored)
+        own = self.data.run(sought, tick)
         self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
         tallies: list[Tally] = self.processes.gather(own)
         examples = sum(one.examples for one in tallies)
@@ -217,7 +206,7 @@ class _Course:
             raise ValueError(
                 "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
             )
-        finished = (sums, of_chosen or {}, once if once is not None and again else {})
+        finished = (sought.sums, sought.of_chosen or {}, (sought.once or {}) if sought.again else {})
         every = [one for given in finished for of_layer in given.values() for one in of_layer]
         self.processes.add_up(every, device=self._device)
         for called, reached in self.processes.gather((self.data.called, self.data.reached)):

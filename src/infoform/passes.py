@@ -40,6 +40,20 @@ class Tally:
         return DataSummary(self.examples, self.num_outputs, self.log_likelihood if self.labelled else None)
 
 
+@dataclass(frozen=True)
+class Sought:
+    """What one pass sums, by layer, and over which examples."""
+
+    sums: Mapping[str, Sequence[Sums]]  # over all that are read
+    of_chosen: Mapping[str, Sequence[Sums]] | None = (
+        None  # over those that the sieve chooses, in the first of two passes
+    )
+    once: Mapping[str, Sequence[Sums]] | None = None  # over all; each example is added in one of the two
+    share: float = 1.0  # of the batches, evenly spread, that are read
+    again: bool = False  # whether those that the sieve has chosen are read, and no others
+    scored: bool = True  # whether the likelihood of the labels is summed: one of two passes has no need to
+
+
 @dataclass
 class DataPass:
     """Everything that stays the same from pass to pass, and how far the present one has come."""
@@ -65,30 +79,13 @@ class DataPass:
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
     _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
-    _sifts: bool = False  # whether examples are chosen in this pass
-    _again: bool = False  # whether chosen examples alone are read in this pass
-    _scored: bool = True  # whether the likelihood of the labels is summed in this pass
+    _sought: Sought = field(default_factory=lambda: Sought({}))  # by this pass
     _stream: UniformStream | None = None
     _drawn: int = 0  # examples whose random numbers the stream has given
 
-    def run(
-        self,
-        sums: Mapping[str, Sequence[Sums]],
-        tick: Callable[[int], None],
-        *,
-        of_chosen: Mapping[str, Sequence[Sums]] | None = None,
-        once: Mapping[str, Sequence[Sums]] | None = None,
-        share: float = 1.0,
-        again: bool = False,
-        scored: bool = True,
-    ) -> Tally:
-        """Read the data once, add it, or evenly spread batches of it, to the sums, and return what is known of it.
-
-        The examples that the sieve chooses are added to the sums `of_chosen` as well; `again`, those that it has chosen
-        are added to the sums, and no others read. Each example is added to the sums `once` in one of these two passes.
-        The likelihood of the labels is known only where it is scored: a second pass has no need to.
-        """
-        self._scored, self._sifts, self._again = scored, of_chosen is not None, again
+    def run(self, sought: Sought, tick: Callable[[int], None]) -> Tally:
+        """Read the data once, add it to the sums, and return what is known of it."""
+        self._sought, share = sought, sought.share
         single = self.fisher != "exact" and self.fisher_samples == 1
         shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
@@ -98,11 +95,11 @@ class DataPass:
                 limit=self.chunk,
                 single=single,
                 shared=shared,
-                of_chosen=(of_chosen or {}).get(name, ()),
-                once=(once or {}).get(name, ()),
-                again=again,
+                of_chosen=(sought.of_chosen or {}).get(name, ()),
+                once=(sought.once or {}).get(name, ()),
+                again=sought.again,
             )
-            for name, own in sums.items()
+            for name, own in sought.sums.items()
         }
         for name, state in self._kept.items():
             self.intakes[name].restore(state)
@@ -116,7 +113,7 @@ class DataPass:
                     self.between(False)
             if self.between is not None:
                 self.between(True)
-            if self.sieve is not None and self._sifts:
+            if self.sieve is not None and sought.of_chosen is not None:
                 self.sieve.settle()
             for name, intake in self.intakes.items():
                 intake.release()
@@ -202,7 +199,7 @@ class DataPass:
             tally.examples += batch_size(batch)
             return 0
         try:
-            if self._again:
+            if self._sought.again:
                 return self._take_chosen(batch)
             outputs, targets = self._forward(batch)
             size, tally.num_outputs = outputs.shape
@@ -211,7 +208,7 @@ class DataPass:
             self._backward(outputs, targets, self._uniforms(size))
         except (ValueError, TypeError) as error:
             raise type(error)(f"in batch {tally.batches}: {error}") from error
-        if targets is None or not self._scored:
+        if targets is None or not self._sought.scored:
             tally.labelled = False
         else:
             # in float64: the fitted noise is a small difference of this sum and a constant
@@ -290,7 +287,7 @@ class DataPass:
         count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.fisher_samples)
         vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
         for number, vector in enumerate(vectors):
-            if self._sifts:
+            if self._sought.of_chosen is not None:
                 self._choose(vector)
             if among is not None:
                 vector = vector * among.to(vector).unsqueeze(1)
