@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dense import Reference, assert_close
-from infoform.gradients import FEW, Gradients, OuterGradients, SharedGradients
+from infoform.gradients import FEW, Gradients, OuterGradients, SharedGradients, Unfolded
 
 G, A = 3, 4
 
@@ -29,7 +29,7 @@ def shared(n: int, s: int, *, groups: int = 1, transposed: bool = False) -> Shar
     patches, positions = random(groups, n, s, A), random(groups, n, s, G, seed=1)
     if transposed:  # positions innermost in memory, as convolutions have them
         patches, positions = patches.mT.contiguous().mT, positions.mT.contiguous().mT
-    return SharedGradients(positions, patches)
+    return SharedGradients(positions, Unfolded(patches))
 
 
 def matrices(gradients: Gradients) -> Tensor:  # (N, G, A)
@@ -93,6 +93,46 @@ def test_residuals_are_weighted_by_example(kind: str, n: int) -> None:
     residual = torch.zeros_like(reference.diagonal)
     gradients.measure(u_a, u_g, residual=residual, weights=weights)
     assert_close(residual / n, reference.residual(u_a, u_g))
+
+
+class Counted:
+    """Inputs that know ∇ without patches, and count how often those are asked for."""
+
+    def __init__(self, patches: Tensor, positions: Tensor, asked: list[int]) -> None:
+        self._patches, self._positions, self._asked = patches, positions, asked
+        self.width = patches.shape[-1]
+
+    def patches(self) -> Tensor:
+        self._asked.append(self._patches.shape[1])
+        return self._patches
+
+    def matrices(self) -> Tensor:
+        return (self._positions.mT @ self._patches)[0]
+
+    def rows(self, chosen: Tensor) -> "Counted":
+        return Counted(self._patches[:, chosen], self._positions[:, chosen], self._asked)
+
+
+def test_patches_are_unfolded_only_where_a_product_needs_them() -> None:
+    n, asked = 5, list[int]()
+    plain = shared(n, 40)
+    lazy = SharedGradients(plain.positions, Counted(plain.patches, plain.positions, asked))
+    total, expected = torch.zeros(G, A).double(), torch.zeros(G, A).double()
+    chosen = torch.tensor([1, 3])
+    lazy.add_squares(total)
+    plain.add_squares(expected)
+    assert_close(total, expected)
+    assert_close(
+        lazy.measure(orthonormal(A, 2), orthonormal(G, 2)), plain.measure(orthonormal(A, 2), orthonormal(G, 2))
+    )
+    assert_close(lazy.rows(chosen).input_moment(), plain.rows(chosen).input_moment())
+    assert asked == []
+    assert_close(lazy.patches_of(chosen), plain.patches_of(chosen))
+    assert asked == [2]
+    assert_close(lazy.patches, plain.patches)
+    assert_close(lazy.patches_of(chosen), plain.patches_of(chosen))
+    assert_close(lazy.rows(chosen).patches, plain.rows(chosen).patches)
+    assert asked == [2, n]
 
 
 @settings(deadline=None)

@@ -1,5 +1,6 @@
 """Layer rules: Σ_s g_s a_sᵀ is autograd's gradient, and a module's weights survive the way to a matrix and back."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 from dense import assert_close, one_hot_inputs, output_rows
 from infoform.layers import LAYERS, LayerRule, find_rule
+from infoform.layers.convolution import convolved
 
 # torch warns that padding="same" may copy its input where kernel lengths are even
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
@@ -117,6 +119,37 @@ def test_the_rule_holds_for_any_convolution(case: tuple[nn.Module, tuple[int, ..
     check_rule(*case)
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Conv2d(16, 16, 5, padding=2, stride=2, bias=False),
+        nn.Conv2d(16, 16, 3, groups=16),
+        nn.Conv2d(16, 32, 1),
+    ],
+)
+def test_single_precision_has_the_same_gradients_without_patches(module: nn.Conv2d, channels_last: bool) -> None:
+    torch.manual_seed(0)
+    rule, layout = rule_of(module), torch.channels_last if channels_last else torch.contiguous_format
+    x = torch.randn(5, module.in_channels, 12, 12).contiguous(memory_format=layout)
+    g = torch.randn_like(module(x)).contiguous(memory_format=layout)
+    found = rule.matrices(module, x, g)
+    assert found is not None
+    exact = copy.deepcopy(module).double()
+    a, b = rule.inputs(exact, x.double()), rule.gradients(exact, g.double())
+    expected = torch.einsum("hnsg,hnsa->nhga", b, a).flatten(1, 2)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_patches_serve_where_they_are_smaller_than_the_gradient_or_the_precision_is_double() -> None:
+    module, x = nn.Conv2d(3, 8, 3), torch.randn(2, 3, 4, 4)
+    rule, g = rule_of(module), torch.randn(2, 8, 2, 2)  # 4 positions, 8 outputs
+    assert rule.matrices(module, x, g) is None
+    assert rule.matrices(module, torch.randn(2, 3, 9, 9).double(), torch.randn(2, 8, 7, 7).double()) is None
+    assert rule_of(nn.Linear(2, 2)).matrices(nn.Linear(2, 2), x, g) is None
+
+
 class Doubled(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         return 2 * super().forward(input)
@@ -171,6 +204,8 @@ def check_rule(module: nn.Module, shape: tuple[int, ...]) -> None:
     rows = torch.einsum("hga,hnsa->nshg", rule.matrix(module).unflatten(0, (len(a), -1)), a).flatten(2)
     assert_close(rows, output_rows(module, outputs))
     gradients = torch.einsum("hnsg,hnsa->nhga", g, a).flatten(1, 2)
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        assert_close(convolved(module, x, cotangent), gradients)
     parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
     for n in range(len(x)):
 

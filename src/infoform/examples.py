@@ -1,9 +1,10 @@
 """From a layer's calls in backward passes to its sums: as many examples at a time as a processor's cache holds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from infoform.capture import Call
 from infoform.coverage import Layer
@@ -126,7 +127,7 @@ class Intake:
         sizes = tuple((call.inputs.shape[1:], call.inputs.dtype) for call in calls)
         if sizes == self._seen:
             return
-        positions = _positions(self._layer, calls, slice(0, 1))
+        positions = _positions(self._layer, _uses(calls, slice(0, 1)))
         groups, _, count, _ = positions.shape
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
@@ -215,21 +216,59 @@ def shared_limit(limit: int, model_bytes: int) -> int:
     return min(limit, max(SHARED_BYTES, model_bytes // SHARED_PART))
 
 
+@dataclass(frozen=True)
+class _Use:
+    """What one call of a layer saw and got back, of some examples."""
+
+    module: nn.Module
+    inputs: Tensor  # (N, ...)
+    gradients: Tensor  # (N, ...)
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The inputs of a shared weight as its calls saw them, unfolded where that is needed."""
+
+    layer: Layer
+    uses: Sequence[_Use]
+
+    @property
+    def width(self) -> int:
+        return self.layer.shape[1]
+
+    def patches(self) -> Tensor:
+        return _joined([self.layer.rule.inputs(use.module, use.inputs) for use in self.uses])
+
+    def matrices(self) -> Tensor | None:
+        if len(self.uses) > 1:
+            return None
+        (use,) = self.uses
+        return self.layer.rule.matrices(use.module, use.inputs, use.gradients)
+
+    def rows(self, chosen: Tensor) -> "_Inputs":
+        some = [_Use(use.module, use.inputs[chosen], use.gradients[chosen]) for use in self.uses]
+        return _Inputs(self.layer, some)
+
+
 def _form(layer: Layer, calls: list[Call], part: slice) -> Gradients:
     """Return the gradients of some examples; several calls of a layer are more positions of its weight."""
-    positions, patches = _positions(layer, calls, part), _patches(layer, calls, part)
+    uses = _uses(calls, part)
+    inputs, positions = _Inputs(layer, uses), _positions(layer, uses)
     if is_outer(positions):
-        return OuterGradients(patches[0, :, 0], positions[0, :, 0])
-    return SharedGradients(positions, patches)
+        return OuterGradients(inputs.patches()[0, :, 0], positions[0, :, 0])
+    return SharedGradients(positions, inputs)
 
 
-def _positions(layer: Layer, calls: list[Call], part: slice) -> Tensor:  # (H, N, S, G / H)
-    given = [(call.module, call.gradients) for call in calls if call.gradients is not None]
-    return _joined([layer.rule.gradients(module, _widened(gradients[part])) for module, gradients in given])
+def _uses(calls: list[Call], part: slice) -> list[_Use]:
+    return [
+        _Use(call.module, _widened(call.inputs[part]), _widened(call.gradients[part]))
+        for call in calls
+        if call.gradients is not None
+    ]
 
 
-def _patches(layer: Layer, calls: list[Call], part: slice) -> Tensor:  # (H, N, S, A)
-    return _joined([layer.rule.inputs(call.module, _widened(call.inputs[part])) for call in calls])
+def _positions(layer: Layer, uses: Sequence[_Use]) -> Tensor:  # (H, N, S, G / H)
+    return _joined([layer.rule.gradients(use.module, use.gradients) for use in uses])
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

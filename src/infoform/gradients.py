@@ -2,12 +2,14 @@
 
 Where the weight is used once an example (S = 1), ∇ = g aᵀ is never formed: Σ ∇ᵀ∇ = Σ |g|² a aᵀ, Σ ∇² = (g²)ᵀ a².
 Elsewhere ∇ = Σ_s g_s a_sᵀ, and what is cheaper is done: ∇ is formed for as many examples as the processor's cache
-holds, or a product with it is taken through its two factors, Σ_s g_s (a_sᵀ x).
+holds, or a product with it is taken through its two factors, Σ_s g_s (a_sᵀ x). Patches a_s are unfolded only where a
+product needs them: a convolution's ∇ can be had without.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -66,6 +68,10 @@ class Gradients(ABC):
     @abstractmethod
     def rows(self, chosen: Tensor) -> "Gradients":  # (n,)
         """Return the gradients of some of the examples."""
+
+    @abstractmethod
+    def patches_of(self, chosen: Tensor) -> Tensor:  # (n,) -> (H, n, S, A)
+        """Return the patches of some of the examples, which are not needed of the others; a copy."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,9 @@ class OuterGradients(Gradients):
     def rows(self, chosen: Tensor) -> "OuterGradients":
         return OuterGradients(self.inputs[chosen], self.outputs[chosen])
 
+    def patches_of(self, chosen: Tensor) -> Tensor:
+        return self.inputs[chosen][None, :, None]
+
     @cached_property
     def _input_energy(self) -> Tensor:  # |a|² (N, 1)
         return _energy(self.inputs)
@@ -150,16 +159,58 @@ class OuterGradients(Gradients):
         return _energy(self.outputs)
 
 
+class Inputs(Protocol):
+    """What a shared weight was multiplied with."""
+
+    @property
+    def width(self) -> int:
+        """Return A."""
+
+    def patches(self) -> Tensor:  # (H, N, S, A)
+        """Return the inputs, once for every position that uses them."""
+
+    def matrices(self) -> Tensor | None:  # (N, G, A)
+        """Return ∇, where there is a faster way than from patches."""
+
+    def rows(self, chosen: Tensor) -> "Inputs":  # (n,)
+        """Return those of some of the examples; copies."""
+
+
+@dataclass(frozen=True)
+class Unfolded:
+    """Inputs that are there as patches."""
+
+    given: Tensor  # (H, N, S, A)
+
+    @property
+    def width(self) -> int:
+        return self.given.shape[-1]
+
+    def patches(self) -> Tensor:
+        return self.given
+
+    def matrices(self) -> None:
+        return None
+
+    def rows(self, chosen: Tensor) -> "Unfolded":
+        return Unfolded(_picked(self.given, chosen))
+
+
 @dataclass(frozen=True)
 class SharedGradients(Gradients):
     """∇ = Σ_s g_s a_sᵀ: a weight that an example uses at several positions."""
 
     positions: Tensor  # (H, N, S, G / H)
-    patches: Tensor  # (H, N, S, A): the inputs, once for every position that uses them
+    inputs: Inputs
+
+    @cached_property
+    def patches(self) -> Tensor:  # type: ignore[override]
+        return self.inputs.patches()
 
     @cached_property
     def matrices(self) -> Tensor:  # (N, G, A)
-        return (self.positions.mT @ self.patches).transpose(0, 1).flatten(1, 2)
+        formed = None if "patches" in self.__dict__ else self.inputs.matrices()
+        return (self.positions.mT @ self.patches).transpose(0, 1).flatten(1, 2) if formed is None else formed
 
     def input_moment(self) -> Tensor:
         rows = self.matrices.flatten(0, 1)
@@ -217,10 +268,16 @@ class SharedGradients(Gradients):
         return flat.T @ flat
 
     def rows(self, chosen: Tensor) -> "SharedGradients":
-        picked = SharedGradients(_picked(self.positions, chosen), _picked(self.patches, chosen))
+        patches = self.__dict__.get("patches")
+        inputs = self.inputs.rows(chosen) if patches is None else Unfolded(_picked(patches, chosen))
+        picked = SharedGradients(_picked(self.positions, chosen), inputs)
         if "matrices" in self.__dict__:  # formed already
             picked.__dict__["matrices"] = self.matrices[chosen]
         return picked
+
+    def patches_of(self, chosen: Tensor) -> Tensor:
+        patches = self.__dict__.get("patches")
+        return self.inputs.rows(chosen).patches() if patches is None else _picked(patches, chosen)
 
     def _project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (N, g, a)
         a, g = input_vectors.shape[1], gradient_vectors.shape[1]
@@ -239,13 +296,13 @@ class SharedGradients(Gradients):
         if len(self.positions) > 1:
             return False
         _, _, count, outputs = self.positions.shape
-        inputs = self.patches.shape[-1]
+        inputs = self.inputs.width
         forming = 0 if "matrices" in self.__dict__ else count * outputs * inputs
         return 2 * count * (inputs + outputs) * width < forming + outputs * inputs * dense_width
 
 
 def _picked(x: Tensor, chosen: Tensor) -> Tensor:  # (H, N, S, p), (n,) -> (H, n, S, p)
-    return torch.stack([selected(group, chosen) for group in x])
+    return selected(x[0], chosen).unsqueeze(0) if len(x) == 1 else torch.stack([selected(one, chosen) for one in x])
 
 
 def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their places

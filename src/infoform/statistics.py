@@ -10,7 +10,7 @@ from torch import Tensor
 
 from infoform.eigenbasis import leading_pairs
 from infoform.gradients import Gradients
-from infoform.products import aligned, selected, summed_products, times
+from infoform.products import aligned, summed_products, times
 from infoform.sketch import OVERSAMPLING, nystrom, random_columns
 from infoform.spectrum import InputSpectrum
 
@@ -103,10 +103,10 @@ class InputEnergy(Sums):
         if not first or (self.diagonal is not None and not bool(weights.any())):
             return
         self._columns = self._columns.to(weights)
-        groups, chosen = len(gradients.patches), weights.nonzero().squeeze(1)
-        lengths = weights[chosen].div(groups).sqrt()[:, None, None]
-        for group in gradients.patches:
-            patches = selected(group, chosen).mul_(lengths)  # (n, S, A)
+        chosen = weights.nonzero().squeeze(1)
+        lengths = weights[chosen].div(len(gradients.positions)).sqrt()[:, None, None]
+        for patches in gradients.patches_of(chosen):  # (n, S, A)
+            patches.mul_(lengths)
             self.diagonal = _added(self.diagonal, patches.square().sum((0, 1)))
             inner = times(patches, self._columns)
             along = summed_products(patches, inner) if self._kept is None else inner.square().sum((0, 1))

@@ -27,6 +27,10 @@ class LayerRule(ABC):
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, G / H)
         """Return the gradients of the layer's output, in the positions of `inputs`."""
 
+    def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:  # (N, ...), (N, ...) -> (N, G, A)
+        """Return ∇ of every example, where there is a faster way than through `inputs`."""
+        return None
+
     def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:  # (N, ...) -> (N, A)
         """Write the inputs of examples that use the weight once (H = S = 1)."""
         out.copy_(self.inputs(module, x)[0, :, 0])

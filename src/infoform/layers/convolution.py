@@ -4,6 +4,7 @@ import math
 from itertools import chain
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -44,10 +45,43 @@ class ConvolutionRule(LayerRule):
         patches[:, :, size:] = 1
         return patches.mT
 
+    def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:
+        assert isinstance(module, self.TYPES)
+        return convolved(module, x, g) if _worth_convolving(module, g) else None
+
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         assert isinstance(module, self.TYPES)
         positions: Tensor = g.flatten(2).unflatten(1, (module.groups, -1))  # (N, H, G / H, S)
         return positions.permute(1, 0, 3, 2)
+
+
+def convolved(module: Convolution, x: Tensor, g: Tensor) -> Tensor:  # (N, ...), (N, ...) -> (N, G, A)
+    """Return ∇ of every example by one convolution, of which each example is a group: nothing is unfolded."""
+    count, outputs, dims = len(x), g.shape[1], len(module.kernel_size)
+    padding = module.padding
+    if isinstance(padding, str) or module.padding_mode != "zeros":
+        x, padding = _pad(module, x), (0,) * dims
+    _, formed, _ = torch.ops.aten.convolution_backward(
+        g.reshape(1, count * outputs, *g.shape[2:]),
+        x.reshape(1, -1, *x.shape[2:]),
+        module.weight.detach().to(x).repeat(count, *[1] * (dims + 1)),  # of which the shape alone is used
+        None,
+        module.stride,
+        padding,
+        module.dilation,
+        False,
+        [0] * dims,
+        count * module.groups,
+        [False, True, False],
+    )
+    matrices: Tensor = formed.reshape(count, outputs, -1)
+    return matrices if module.bias is None else torch.cat([matrices, g.flatten(2).sum(2, keepdim=True)], dim=2)
+
+
+def _worth_convolving(module: Convolution, g: Tensor) -> bool:
+    """Whether `convolved` is faster than patches: where oneDNN does it, and ∇ is not larger than the patches are."""
+    onednn = g.device.type == "cpu" and g.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    return onednn and math.prod(g.shape[2:]) >= g.shape[1] // module.groups
 
 
 def _pad(module: Convolution, x: Tensor) -> Tensor:
