@@ -84,11 +84,28 @@ def test_patches_and_gradients_stay_within_the_limit() -> None:
     assert not intake.keeps
 
 
+class LoneParts(Parts):
+    one_by_one = True
+
+
 @pytest.mark.parametrize(
-    ("size", "limit", "rows"), [(8, 2**24, 2**17), (4096, 2**24, 512), (8192, 2**20, 32), (9, 1, 1)]
+    ("sums", "expected"),
+    [((Parts,), [(0, 3)]), ((LoneParts,), [(0, 1), (1, 1), (2, 1)]), ((LoneParts, Parts), [(0, 3)])],
+)
+def test_large_gradients_are_squared_one_by_one_where_nothing_else_is_wanted_of_them(
+    sums: tuple[type[Parts], ...], expected: list[tuple[int, int]]
+) -> None:
+    module, own = nn.Linear(1023, 1024), [one() for one in sums]  # ∇ has 4 MiB
+    intake = Intake(layer_of(module), own, limit=2**24, single=True)
+    intake.add([call_of(module, torch.ones(3, 2, 1023), torch.ones(3, 2, 1024))], numbers=torch.arange(3), first=True)
+    assert all(one.parts == expected for one in own)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "rows"), [(8, 2**24, 2**17), (4096, 2**24, 256), (8192, 2**20, 32), (9, 1, 1)]
 )
 def test_waiting_gradients_are_few_where_they_are_large(size: int, limit: int, rows: int) -> None:
-    assert kept_rows(size, limit) == rows  # a MiB, 512 of them, a quarter of the limit, at least one
+    assert kept_rows(size, limit) == rows  # a MiB, 256 of them, a quarter of the limit, at least one
 
 
 def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:

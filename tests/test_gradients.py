@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dense import Reference, assert_close
 from infoform.gradients import FEW, Gradients, OuterGradients, SharedGradients, Unfolded
+from infoform.products import ALIGNMENT
 
 G, A = 3, 4
 
@@ -93,6 +94,14 @@ def test_residuals_are_weighted_by_example(kind: str, n: int) -> None:
     residual = torch.zeros_like(reference.diagonal)
     gradients.measure(u_a, u_g, residual=residual, weights=weights)
     assert_close(residual / n, reference.residual(u_a, u_g))
+
+
+@pytest.mark.parametrize("columns", [256, 257])
+def test_a_large_gradient_lies_in_aligned_rows(columns: int) -> None:
+    a, g = random(1, 2, 3, columns), random(1, 2, 3, 256, seed=1)
+    formed = SharedGradients(g, Unfolded(a)).matrices
+    assert_close(formed, torch.einsum("nsg,nsa->nga", g[0], a[0]))
+    assert formed.stride(1) % ALIGNMENT == 0
 
 
 class Counted:

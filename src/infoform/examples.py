@@ -14,10 +14,11 @@ from infoform.statistics import Sums
 
 CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
 KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer,
-KEPT_ROWS = 512  # but no more than so many examples, enough for products at full speed,
+KEPT_ROWS = 256  # but no more than so many examples, enough for products near full speed,
 KEPT_BYTES = 2**20  # unless all of them are small
 SHARED_BYTES = 8 * 2**20  # for patches and gradients of shared weights at least, and
 SHARED_PART = 3  # where it is more, such a part of the model's own bytes: a fit is to take no more than a gradient pass
+ALONE_BYTES = 4 * 2**20  # at most, where the diagonal is all that is wanted: ∇ then stays in the processor's cache
 
 
 class Intake:
@@ -131,10 +132,11 @@ class Intake:
         groups, _, count, _ = positions.shape
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
-        forms = any(one.forms_gradients for one in (*self._sums, *self._of_chosen, *self._once))
+        every = (*self._sums, *self._of_chosen, *self._once)
+        forms, alone = any(one.forms_gradients for one in every), all(one.one_by_one for one in every)
         size = inputs + outputs if self._outer else forms * outputs * inputs + groups * count * inputs
         size *= positions.element_size()
-        limit = self._limit if self._outer else self._shared
+        limit = self._limit if self._outer else min(self._shared, ALONE_BYTES) if alone else self._shared
         self._step = kept_rows(size, limit) if self.keeps else max(1, limit // size)
         self._seen = sizes
 

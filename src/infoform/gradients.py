@@ -16,6 +16,7 @@ from torch import Tensor
 
 from infoform.products import aligned, along, selected, summed, summed_products, times
 
+LARGE = 2**16  # weights from which ∇ is written to rows that begin at even addresses
 FEW = 8  # gradients that are added one by one, without a copy of all their squares
 
 
@@ -210,7 +211,13 @@ class SharedGradients(Gradients):
     @cached_property
     def matrices(self) -> Tensor:  # (N, G, A)
         formed = None if "patches" in self.__dict__ else self.inputs.matrices()
-        return (self.positions.mT @ self.patches).transpose(0, 1).flatten(1, 2) if formed is None else formed
+        if formed is not None:
+            return formed
+        groups, count, _, outputs = self.positions.shape
+        if groups == 1 and outputs * self.inputs.width >= LARGE:
+            memory = aligned(self.positions, count, outputs, self.inputs.width)
+            return torch.bmm(self.positions[0].mT, self.patches[0], out=memory)
+        return (self.positions.mT @ self.patches).transpose(0, 1).flatten(1, 2)
 
     def input_moment(self) -> Tensor:
         rows = self.matrices.flatten(0, 1)

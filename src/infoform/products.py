@@ -82,10 +82,11 @@ def _as_rows(x: Tensor) -> Tensor | None:  # (N, S, p) -> (N * S, p)
     """Return all positions of all examples as rows; None where that would take a copy."""
     if x.shape[1] == 1:
         return x[:, 0]
-    return x.flatten(0, 1) if x.is_contiguous() else None
+    joined = x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1) and x.stride(1) >= x.shape[2]
+    return x.flatten(0, 1) if joined or x.is_contiguous() else None
 
 
-def aligned(like: Tensor, rows: int, columns: int) -> Tensor:  # (rows, columns)
-    """Return an empty matrix whose rows begin where the processor likes them to."""
-    width = -(-columns // ALIGNMENT) * ALIGNMENT
-    return torch.empty(rows, width, dtype=like.dtype, device=like.device)[:, :columns]
+def aligned(like: Tensor, *shape: int) -> Tensor:  # shape
+    """Return empty memory for matrices whose rows begin where the processor likes them to."""
+    width = -(-shape[-1] // ALIGNMENT) * ALIGNMENT
+    return torch.empty(*shape[:-1], width, dtype=like.dtype, device=like.device)[..., : shape[-1]]

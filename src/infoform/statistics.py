@@ -30,6 +30,7 @@ class Sums(ABC):
 
     summed: ClassVar[tuple[str, ...]]  # the attributes that add up over examples: tensors, or None so far, and numbers
     forms_gradients: ClassVar[bool] = True  # whether ∇ of a shared weight may be formed
+    one_by_one: ClassVar[bool] = False  # whether examples with a large ∇ are best added one at a time
 
     @abstractmethod
     def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
@@ -197,6 +198,7 @@ class Squares(Sums):
     """Σ_v ∇²: the exact diagonal."""
 
     summed = ("squares",)
+    one_by_one = True
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._shape = shape

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from infoform.layers.base import LayerRule
+from infoform.products import aligned
 
 
 class LinearRule(LayerRule):
@@ -15,7 +16,7 @@ class LinearRule(LayerRule):
         x = x.reshape(1, x.shape[0], -1, x.shape[-1])
         if module.bias is None:
             return x
-        extended = x.new_empty(*x.shape[:-1], x.shape[-1] + 1)
+        extended = aligned(x, *x.shape[:-1], x.shape[-1] + 1)
         _write(x, extended)
         return extended
 
