@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dense import Reference, assert_close
-from infoform.gradients import FEW, Gradients, OuterGradients, SharedGradients, Unfolded
+from infoform.gradients import AT_ONCE, FEW, Gradients, OuterGradients, SharedGradients, Unfolded
 from infoform.products import ALIGNMENT
 
 G, A = 3, 4
@@ -84,7 +84,7 @@ def test_every_sum_is_its_definition(kind: str, n: int, first: str) -> None:
 
 
 @pytest.mark.parametrize("kind", every_kind(1))
-@pytest.mark.parametrize("n", [5, 4 * FEW])
+@pytest.mark.parametrize("n", [5, 4 * FEW, 2 * AT_ONCE])
 def test_residuals_are_weighted_by_example(kind: str, n: int) -> None:
     gradients = every_kind(n)[kind]
     weights = torch.arange(n, dtype=torch.float64) % 3

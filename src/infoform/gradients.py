@@ -17,6 +17,7 @@ from torch import Tensor
 from infoform.products import aligned, along, selected, summed, summed_products, times
 
 LARGE = 2**16  # weights from which ∇ is written to rows that begin at even addresses
+AT_ONCE = 48  # examples whose residual of rank-one gradients is found at once, each with six vectors of its own
 FEW = 8  # gradients that are added one by one, without a copy of all their squares
 
 
@@ -123,7 +124,19 @@ class OuterGradients(Gradients):
             core.addmm_(entries.T, entries)
         if weights is None or residual is None:
             return squares
-        chosen = weights.nonzero().squeeze(1)
+        for chosen in weights.nonzero().squeeze(1).split(AT_ONCE):
+            self._add_residual(residual, chosen, weights, (a, input_vectors), (g, gradient_vectors))
+        return squares
+
+    def _add_residual(
+        self,
+        residual: Tensor,  # (G, A)
+        chosen: Tensor,  # (n,)
+        weights: Tensor,  # (N,)
+        of_inputs: tuple[Tensor, Tensor],  # â's coordinates (N, a), U_A
+        of_outputs: tuple[Tensor, Tensor],  # ĝ's coordinates (N, g), U_G
+    ) -> None:
+        (a, input_vectors), (g, gradient_vectors) = of_inputs, of_outputs
         length, count = weights[chosen].sqrt().unsqueeze(1), len(chosen)
         # g aᵀ − ĝ âᵀ = (g − ĝ) aᵀ + ĝ (a − â)ᵀ, squared: no difference of large numbers
         by_output = aligned(self.outputs, 3 * count, self.outputs.shape[1])
@@ -139,7 +152,6 @@ class OuterGradients(Gradients):
         for part in (g_rest, g_kept, inputs, a_rest):  # all of it in two matrices, without copies
             part.square_()
         residual.addmm_(by_output.T, by_input)  # all three terms in one pass over the sum
-        return squares
 
     def block(self) -> Tensor:
         flat = torch.einsum("ng,na->nga", self.outputs, self.inputs).flatten(1)
