@@ -13,7 +13,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from infoform.room import LARGEST, room
+from infoform.room import room
+
+PART = 2**19  # numbers that are worked on at a time: they stay in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,7 @@ def stacked(forms: Sequence[DrawForm]) -> DrawForm:
 def _row_parts(z: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
     """Cut the rows into parts that the room of a thread holds, and give that room in the shape of each part."""
     count, num_rows, num_columns = z.shape
-    step = min(num_rows, max(1, LARGEST // (count * num_columns)))
+    step = min(num_rows, max(1, PART // (count * num_columns)))
     parts = [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
     kept = room(z, step * count * num_columns)
     sizes = [count * (part.stop - part.start) * num_columns for part in parts]
