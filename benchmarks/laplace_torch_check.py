@@ -51,6 +51,7 @@ def check(name: str, cache: Path, folder: Path) -> dict[str, Any]:
     settings = experiment.settings()
     run = Run(experiment, settings, cache, 0)
     network, parts = run.trained(0).network, run.parts
+    network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # it takes no other
     for module in network.modules():  # as in ours, and as its default backend wants it
         if isinstance(module, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d):
             module.requires_grad_(False)

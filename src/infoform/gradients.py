@@ -17,7 +17,7 @@ from torch import Tensor
 from infoform.products import aligned, along, selected, summed, summed_products, times
 
 LARGE = 2**16  # weights from which ∇ is written to rows that begin at even addresses
-AT_ONCE = 48  # examples whose residual of rank-one gradients is found at once, each with six vectors of its own
+AT_ONCE = 32  # examples whose residual of rank-one gradients is found at once, each with six vectors of its own
 FEW = 8  # gradients that are added one by one, without a copy of all their squares
 
 

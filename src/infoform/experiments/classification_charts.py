@@ -4,17 +4,28 @@ from pathlib import Path
 from typing import Any
 
 from infoform.experiments.classification_page import collect, title
+from infoform.experiments.classification_targets import DEFAULT, SAMPLED
 from infoform.experiments.result import Result
 
-SHOWN = 6  # methods of a picture, at most
+SHOWN = 6  # methods of a picture, at most:
+FIRST = (
+    "plain",
+    DEFAULT,
+    SAMPLED,
+    "kfac isotropic mc validation",
+    "inf-paper isotropic mc validation",
+    "ensemble",
+)  # these, and others where a run has none of them
 
 
 def draw(name: str, result: Result, folder: Path) -> None:
     """Draw reliability, entropy, eigenvalues and tuning into `folder`."""
     rows = {method: found[0] for method, found in collect(result).items()}
     chosen = {m: row for m, row in rows.items() if len(m.split()) == 1 or m.endswith("validation")}
-    draw_reliability(dict(list(chosen.items())[:SHOWN]), folder / f"{name}-reliability.png")
-    draw_entropy(dict(list(chosen.items())[:SHOWN]), folder / f"{name}-entropy.png")
+    order = [*(m for m in FIRST if m in chosen), *(m for m in chosen if m not in FIRST)][:SHOWN]
+    pictured = {method: chosen[method] for method in order}
+    draw_reliability(pictured, folder / f"{name}-reliability.png")
+    draw_entropy(pictured, folder / f"{name}-entropy.png")
     _eigenvalues(result.pieces["curvature 0"]["spectra"], folder / f"{name}-eigenvalues.png")
     _tuning({m: row for m, row in rows.items() if m.endswith("validation") and "tried" in row}, folder, name)
 
@@ -73,9 +84,10 @@ def _eigenvalues(spectra: dict[str, Any], path: Path) -> None:
 
 def _tuning(rows: dict[str, Any], folder: Path, name: str) -> None:
     figure, (axes,) = _figure(1, width=6.5, height=4.5)
-    for method, row in rows.items():
+    for index, (method, row) in enumerate(rows.items()):
+        style = ("-", "--", ":")[index // 10 % 3]  # colours come again after ten
         sane = [pair for pair in row["tried"] if pair[1] < 5 * min(one[1] for one in row["tried"])]
-        axes.plot(*zip(*sane, strict=True), marker="o", markersize=3, label=_plain(method))
+        axes.plot(*zip(*sane, strict=True), marker="o", markersize=3, linestyle=style, label=_plain(method))
     axes.set(xscale="log", yscale="log", xlabel="τ (prior precision)", ylabel="NLL of held-out data")
     axes.legend(fontsize=7)
     figure.savefig(folder / f"{name}-tuning.png", dpi=130)
