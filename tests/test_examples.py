@@ -102,6 +102,23 @@ def test_large_gradients_are_squared_one_by_one_where_nothing_else_is_wanted_of_
 
 
 @pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (nn.Conv2d(16, 16, 3, bias=False), [(0, 4)]),
+        (nn.Conv2d(15, 16, 3, bias=False), [(0, 1), (1, 1), (2, 1), (3, 1)]),
+    ],
+)
+def test_patches_that_are_never_unfolded_do_not_count(module: nn.Conv2d, expected: list[tuple[int, int]]) -> None:
+    x, own = (
+        torch.ones(4, module.in_channels, 34, 34),
+        LoneParts(),
+    )  # 1,024 patches and a ∇ of 16 rows, of half a KiB each
+    intake = Intake(layer_of(module), [own], limit=2**20, single=True)
+    intake.add([call_of(module, x, torch.ones(4, 16, 32, 32))], numbers=torch.arange(4), first=True)
+    assert own.parts == expected
+
+
+@pytest.mark.parametrize(
     ("size", "limit", "rows"), [(8, 2**24, 2**17), (4096, 2**24, 256), (8192, 2**20, 32), (9, 1, 1)]
 )
 def test_waiting_gradients_are_few_where_they_are_large(size: int, limit: int, rows: int) -> None:

@@ -121,18 +121,20 @@ def test_the_rule_holds_for_any_convolution(case: tuple[nn.Module, tuple[int, ..
 
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize(
-    "module",
+    ("module", "side"),
     [
-        nn.Conv2d(3, 8, 3, padding=1),
-        nn.Conv2d(16, 16, 5, padding=2, stride=2, bias=False),
-        nn.Conv2d(16, 16, 3, groups=16),
-        nn.Conv2d(16, 32, 1),
+        (nn.Conv2d(3, 8, 3, padding=1), 64),
+        (nn.Conv2d(16, 16, 5, padding=2, stride=2, bias=False), 12),
+        (nn.Conv2d(16, 16, 3, groups=16), 12),
+        (nn.Conv2d(16, 32, 1), 12),
     ],
 )
-def test_single_precision_has_the_same_gradients_without_patches(module: nn.Conv2d, channels_last: bool) -> None:
+def test_single_precision_has_the_same_gradients_without_patches(
+    module: nn.Conv2d, side: int, channels_last: bool
+) -> None:
     torch.manual_seed(0)
     rule, layout = rule_of(module), torch.channels_last if channels_last else torch.contiguous_format
-    x = torch.randn(5, module.in_channels, 12, 12).contiguous(memory_format=layout)
+    x = torch.randn(5, module.in_channels, side, side).contiguous(memory_format=layout)
     g = torch.randn_like(module(x)).contiguous(memory_format=layout)
     found = rule.matrices(module, x, g)
     assert found is not None
@@ -143,11 +145,15 @@ def test_single_precision_has_the_same_gradients_without_patches(module: nn.Conv
 
 
 def test_patches_serve_where_they_are_smaller_than_the_gradient_or_the_precision_is_double() -> None:
-    module, x = nn.Conv2d(3, 8, 3), torch.randn(2, 3, 4, 4)
-    rule, g = rule_of(module), torch.randn(2, 8, 2, 2)  # 4 positions, 8 outputs
-    assert rule.matrices(module, x, g) is None
-    assert rule.matrices(module, torch.randn(2, 3, 9, 9).double(), torch.randn(2, 8, 7, 7).double()) is None
-    assert rule_of(nn.Linear(2, 2)).matrices(nn.Linear(2, 2), x, g) is None
+    module, odd = nn.Conv2d(16, 16, 3), nn.Conv2d(3, 8, 3)
+    rule = rule_of(module)
+    assert rule.forms_matrices(module, torch.ones(2, 16, 7, 7))
+    assert not rule.forms_matrices(module, torch.ones(2, 16, 3, 3))  # 9 positions, 16 outputs
+    assert not rule.forms_matrices(module, torch.ones(2, 16, 7, 7).double())
+    assert not rule.forms_matrices(odd, torch.ones(2, 8, 7, 7))
+    assert rule.matrices(odd, torch.ones(2, 3, 9, 9), torch.ones(2, 8, 7, 7)) is None
+    linear = nn.Linear(2, 2)
+    assert rule_of(linear).matrices(linear, torch.ones(2, 3, 2), torch.ones(2, 3, 2)) is None
 
 
 class Doubled(nn.Linear):

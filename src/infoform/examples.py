@@ -128,13 +128,15 @@ class Intake:
         sizes = tuple((call.inputs.shape[1:], call.inputs.dtype) for call in calls)
         if sizes == self._seen:
             return
-        positions = _positions(self._layer, _uses(calls, slice(0, 1)))
+        uses = _uses(calls, slice(0, 1))
+        positions = _positions(self._layer, uses)
         groups, _, count, _ = positions.shape
         outputs, inputs = self._layer.shape
         self._outer = is_outer(positions)
         every = (*self._sums, *self._of_chosen, *self._once)
         forms, alone = any(one.forms_gradients for one in every), all(one.one_by_one for one in every)
-        size = inputs + outputs if self._outer else forms * outputs * inputs + groups * count * inputs
+        unfolds = not (alone and _Inputs(self._layer, uses).forms_matrices)
+        size = inputs + outputs if self._outer else forms * outputs * inputs + unfolds * groups * count * inputs
         size *= positions.element_size()
         limit = self._limit if self._outer else min(self._shared, ALONE_BYTES) if alone else self._shared
         self._step = kept_rows(size, limit) if self.keeps else max(1, limit // size)
@@ -240,6 +242,11 @@ class _Inputs:
 
     def patches(self) -> Tensor:
         return _joined([self.layer.rule.inputs(use.module, use.inputs) for use in self.uses])
+
+    @property
+    def forms_matrices(self) -> bool:
+        """Whether `matrices` needs no patches."""
+        return len(self.uses) == 1 and self.layer.rule.forms_matrices(self.uses[0].module, self.uses[0].gradients)
 
     def matrices(self) -> Tensor | None:
         if len(self.uses) > 1:

@@ -31,6 +31,10 @@ class LayerRule(ABC):
         """Return ∇ of every example, where there is a faster way than through `inputs`."""
         return None
 
+    def forms_matrices(self, module: nn.Module, g: Tensor) -> bool:  # (N, ...)
+        """Whether `matrices` does so for gradients like these."""
+        return False
+
     def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:  # (N, ...) -> (N, A)
         """Write the inputs of examples that use the weight once (H = S = 1)."""
         out.copy_(self.inputs(module, x)[0, :, 0])

@@ -11,6 +11,8 @@ from torch.nn import functional
 from infoform.layers.base import LayerRule
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+CHANNELS = 16  # that oneDNN takes at a time;
+MANY_POSITIONS = 4096  # from which it is faster than patches with any number of them
 
 
 class ConvolutionRule(LayerRule):
@@ -47,7 +49,15 @@ class ConvolutionRule(LayerRule):
 
     def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:
         assert isinstance(module, self.TYPES)
-        return convolved(module, x, g) if _worth_convolving(module, g) else None
+        return convolved(module, x, g) if self.forms_matrices(module, g) else None
+
+    def forms_matrices(self, module: nn.Module, g: Tensor) -> bool:
+        """Whether oneDNN forms ∇, and faster than it is had from patches: where it is not larger than those are."""
+        assert isinstance(module, self.TYPES)
+        if g.device.type != "cpu" or g.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+            return False
+        positions = math.prod(g.shape[2:])
+        return positions >= g.shape[1] // module.groups and (_in_blocks(module) or positions >= MANY_POSITIONS)
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         assert isinstance(module, self.TYPES)
@@ -56,32 +66,36 @@ class ConvolutionRule(LayerRule):
 
 
 def convolved(module: Convolution, x: Tensor, g: Tensor) -> Tensor:  # (N, ...), (N, ...) -> (N, G, A)
-    """Return ∇ of every example by one convolution, of which each example is a group: nothing is unfolded."""
-    count, outputs, dims = len(x), g.shape[1], len(module.kernel_size)
-    padding = module.padding
+    """Return ∇ of every example by convolutions of which each example is a group: nothing is unfolded."""
+    dims, padding = len(module.kernel_size), module.padding
     if isinstance(padding, str) or module.padding_mode != "zeros":
         x, padding = _pad(module, x), (0,) * dims
-    _, formed, _ = torch.ops.aten.convolution_backward(
-        g.reshape(1, count * outputs, *g.shape[2:]),
-        x.reshape(1, -1, *x.shape[2:]),
-        module.weight.detach().to(x).repeat(count, *[1] * (dims + 1)),  # of which the shape alone is used
-        None,
-        module.stride,
-        padding,
-        module.dilation,
-        False,
-        [0] * dims,
-        count * module.groups,
-        [False, True, False],
-    )
-    matrices: Tensor = formed.reshape(count, outputs, -1)
+    size = len(x) if _in_blocks(module) else 1  # examples of odd channels are faster one by one
+    parts = []
+    for inputs, outputs in zip(x.split(size), g.split(size), strict=True):
+        count = len(inputs)
+        _, formed, _ = torch.ops.aten.convolution_backward(
+            outputs.reshape(1, -1, *g.shape[2:]),
+            inputs.reshape(1, -1, *x.shape[2:]),
+            module.weight.detach().to(x).repeat(count, *[1] * (dims + 1)),  # of which the shape alone is used
+            None,
+            module.stride,
+            padding,
+            module.dilation,
+            False,
+            [0] * dims,
+            count * module.groups,
+            [False, True, False],
+        )
+        parts.append(formed.reshape(count, g.shape[1], -1))
+    matrices = parts[0] if len(parts) == 1 else torch.cat(parts)
     return matrices if module.bias is None else torch.cat([matrices, g.flatten(2).sum(2, keepdim=True)], dim=2)
 
 
-def _worth_convolving(module: Convolution, g: Tensor) -> bool:
-    """Whether `convolved` is faster than patches: where oneDNN does it, and ∇ is not larger than the patches are."""
-    onednn = g.device.type == "cpu" and g.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    return onednn and math.prod(g.shape[2:]) >= g.shape[1] // module.groups
+def _in_blocks(module: Convolution) -> bool:
+    """Whether oneDNN takes all channels of a group at a time; it has a way of its own for groups of one."""
+    sizes = module.in_channels // module.groups, module.out_channels // module.groups
+    return sizes == (1, 1) or all(size % CHANNELS == 0 for size in sizes)
 
 
 def _pad(module: Convolution, x: Tensor) -> Tensor:
