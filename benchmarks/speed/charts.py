@@ -25,14 +25,19 @@ def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> 
     plt = _pyplot()
     from matplotlib import ticker
 
-    lines = (len(found) + 1) // 2
-    tallest = max(map(len, found.values()))
+    sizes = [len(values) for values in found.values()]
+    tallest = [max(sizes[index : index + 2]) for index in range(0, len(sizes), 2)]  # of each line of panels
+    heights = [0.6 + 0.24 * bars for bars in tallest]
     figure, axes = plt.subplots(
-        lines, min(2, len(found)), figsize=(11, 0.8 + lines * (0.6 + 0.24 * tallest)), squeeze=False
+        len(heights),
+        min(2, len(found)),
+        figsize=(11, 0.8 + sum(heights)),
+        squeeze=False,
+        height_ratios=heights,
     )
     for axis in axes.flat[len(found) :]:
         axis.set_visible(False)
-    for axis, (name, values) in zip(axes.flat, found.items(), strict=False):
+    for index, (axis, (name, values)) in enumerate(zip(axes.flat, found.items(), strict=False)):
         order = sorted(values, key=lambda method: -values[method])
         bars = axis.barh(order, [values[one] for one in order], color=[OWN if one in OURS else OTHER for one in order])
         axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8)
@@ -43,7 +48,7 @@ def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> 
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_title(name, loc="left", fontsize=10)
         axis.margins(x=0.15)
-        axis.set_ylim(len(order) - tallest - 0.5, len(order) - 0.5)  # bars as thick in all panels
+        axis.set_ylim(len(order) - tallest[index // 2] - 0.5, len(order) - 0.5)  # bars as thick in all panels
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("plain gradient passes over the same data, up to the posterior", fontsize=9)
