@@ -77,7 +77,7 @@ def convolved(module: Convolution, x: Tensor, g: Tensor) -> Tensor:  # (N, ...),
         _, formed, _ = torch.ops.aten.convolution_backward(
             outputs.reshape(1, -1, *g.shape[2:]),
             inputs.reshape(1, -1, *x.shape[2:]),
-            module.weight.detach().to(x).repeat(count, *[1] * (dims + 1)),  # of which the shape alone is used
+            x.new_empty(count * g.shape[1], *module.weight.shape[1:]),  # of which the shape alone is used
             None,
             module.stride,
             padding,
