@@ -222,7 +222,7 @@ class SharedGradients(Gradients):
 
     @cached_property
     def matrices(self) -> Tensor:  # (N, G, A)
-        formed = None if "patches" in self.__dict__ else self.inputs.matrices()
+        formed = self._known.matrices()
         if formed is not None:
             return formed
         groups, count, _, outputs = self.positions.shape
@@ -287,16 +287,18 @@ class SharedGradients(Gradients):
         return flat.T @ flat
 
     def rows(self, chosen: Tensor) -> "SharedGradients":
-        patches = self.__dict__.get("patches")
-        inputs = self.inputs.rows(chosen) if patches is None else Unfolded(_picked(patches, chosen))
-        picked = SharedGradients(_picked(self.positions, chosen), inputs)
+        picked = SharedGradients(_picked(self.positions, chosen), self._known.rows(chosen))
         if "matrices" in self.__dict__:  # formed already
             picked.__dict__["matrices"] = self.matrices[chosen]
         return picked
 
     def patches_of(self, chosen: Tensor) -> Tensor:
-        patches = self.__dict__.get("patches")
-        return self.inputs.rows(chosen).patches() if patches is None else _picked(patches, chosen)
+        return self._known.rows(chosen).patches()
+
+    @property
+    def _known(self) -> Inputs:
+        """Return the inputs, as patches where those are there already."""
+        return Unfolded(self.patches) if "patches" in self.__dict__ else self.inputs
 
     def _project(self, input_vectors: Tensor, gradient_vectors: Tensor) -> Tensor:  # (N, g, a)
         a, g = input_vectors.shape[1], gradient_vectors.shape[1]
