@@ -12,12 +12,12 @@ from infoform.gradients import Gradients, OuterGradients, SharedGradients, is_ou
 from infoform.products import aligned
 from infoform.statistics import Sums
 
-CHUNK_BYTES = 16 * 2**20  # of patches and per-example gradients held at a time
-KEPT_PART = 4  # of which rank-one gradients, that wait for those of later batches, take a quarter in each layer,
+CHUNK_BYTES = 32 * 2**20  # of patches and per-example gradients held at a time
+KEPT_PART = 8  # of which rank-one gradients, that wait for those of later batches, take an eighth in each layer,
 KEPT_ROWS = 256  # but no more than so many examples, enough for products near full speed,
 KEPT_BYTES = 2**20  # unless all of them are small
 SHARED_BYTES = 8 * 2**20  # for patches and gradients of shared weights at least, and
-SHARED_PART = 3  # where it is more, such a part of the model's own bytes: a fit is to take no more than a gradient pass
+SHARED_PART = 2 / 3  # where it is more, so much of the model's own bytes: a fit is to take no more than a gradient pass
 ALONE_BYTES = 4 * 2**20  # at most, where the diagonal is all that is wanted: ∇ then stays in the processor's cache
 
 
@@ -217,7 +217,7 @@ def kept_rows(size: int, limit: int) -> int:
 
 def shared_limit(limit: int, model_bytes: int) -> int:
     """Return how many bytes of patches and gradients of shared weights are held at a time."""
-    return min(limit, max(SHARED_BYTES, model_bytes // SHARED_PART))
+    return min(limit, max(SHARED_BYTES, int(model_bytes * SHARED_PART)))
 
 
 @dataclass(frozen=True)

@@ -241,14 +241,14 @@ class SharedGradients(Gradients):
     def input_sketch(self, vectors: Tensor) -> Tensor:
         if self._through_factors(vectors.shape[1], dense_width=2 * vectors.shape[1]):
             a, g = self.patches[0], self.positions[0]
-            return summed_products(a, g @ (g.mT @ times(a, vectors)))
+            return summed_products(a, _spread(g, times(a, vectors)))
         rows = self.matrices.flatten(0, 1)
         return rows.T @ (rows @ vectors)
 
     def gradient_sketch(self, vectors: Tensor) -> Tensor:
         if self._through_factors(vectors.shape[1], dense_width=2 * vectors.shape[1]):
             a, g = self.patches[0], self.positions[0]
-            return summed_products(g, a @ (a.mT @ times(g, vectors)))
+            return summed_products(g, _spread(a, times(g, vectors)))
         return summed(self.matrices, self.matrices.mT @ vectors)
 
     def add_squares(self, total: Tensor) -> None:
@@ -334,6 +334,15 @@ def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their
 def _energy(rows: Tensor) -> Tensor:  # (N, p) -> (N, 1)
     length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return length.square_()
+
+
+def _spread(x: Tensor, y: Tensor) -> Tensor:  # (N, S, p), (N, S, c) -> (N, S, c)
+    """Return x xᵀ y, by the products of all positions where those are few."""
+    _, positions, width = x.shape
+    columns = y.shape[2]
+    if positions * (width + columns) < 2 * width * columns:
+        return (x @ x.mT) @ y
+    return x @ (x.mT @ y)
 
 
 def _add_squares(total: Tensor, matrices: Tensor) -> None:  # (G, A), (N, G, A)

@@ -105,12 +105,13 @@ class InputEnergy(Sums):
             return
         self._columns = self._columns.to(weights)
         chosen = weights.nonzero().squeeze(1)
-        lengths = weights[chosen].div(len(gradients.positions)).sqrt()[:, None, None]
+        counts = weights[chosen].div(len(gradients.positions))
         for patches in gradients.patches_of(chosen):  # (n, S, A)
-            patches.mul_(lengths)
-            self.diagonal = _added(self.diagonal, patches.square().sum((0, 1)))
+            energies = torch.linalg.vector_norm(patches, dim=1).square_()
+            self.diagonal = _added(self.diagonal, counts @ energies)
             inner = times(patches, self._columns)
-            along = summed_products(patches, inner) if self._kept is None else inner.square().sum((0, 1))
+            weighted = inner * counts[:, None, None]
+            along = summed_products(patches, weighted) if self._kept is None else inner.mul_(weighted).sum((0, 1))
             self.along = _added(self.along, along)
 
     def totals(self) -> list[Tensor | None]:
