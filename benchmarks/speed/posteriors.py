@@ -1,8 +1,9 @@
 """What a posterior costs once it is fitted: bytes, a sample of the weights, and another prior precision.
 
-Each structure is fitted on one batch, as none of this depends on how much data there was. Then, in rounds: a bare
-`torch.randn` of all weights times a vector, a sample of each structure, another τ for each, a gradient pass over one
-batch. Another τ is `posterior(prior_precision=τ)`, `log_det()` and a first sample, less a second sample.
+Each structure is fitted on all of the network's data: which eigenvectors the paper's grid uses, and so what it stores,
+depends on them. Then, in rounds: a bare `torch.randn` of all weights times a vector, a sample of each structure,
+another τ for each, a gradient pass over one batch. Another τ is `posterior(prior_precision=τ)`, `log_det()` and a first
+sample, less a second sample.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,11 +30,11 @@ def measure_posteriors(
     fitted, rows = {}, {}
     for name, options in ours.items():
         try:
-            fitted[name] = infoform.Laplace(model, "classification", **options).fit(one_batch, progress=False)
+            fitted[name] = infoform.Laplace(model, "classification", **options).fit(batches, progress=False)
             rows[name] = _stored(fitted[name])
         except Exception as error:
             rows[name] = {"failed": short(error)}
-        say(f"{name} on one batch: {rows[name]}")
+        say(f"{name}: {rows[name]}")
     posteriors = {name: laplace.posterior() for name, laplace in fitted.items()}
     weights = sum(layer.shape[0] * layer.shape[1] for layer in next(iter(posteriors.values())).layers.values())
     factor = torch.rand(weights)

@@ -25,15 +25,21 @@ class Eigenbasis:
     core: Tensor | None = None  # (M, M): E Σ_v z zᵀ, with z the entries of U_Gᵀ ∇ U_A at those pairs
 
 
+def check_moment(matrix: Tensor, *, name: str) -> Tensor:  # (n, m) -> ()
+    """Return the largest number of a layer's statistics, in float64, or raise if they overflow."""
+    scale = in_double(matrix.abs().max())
+    if not bool(scale.isfinite()):
+        raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
+    return scale
+
+
 def symmetric_eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:  # (n, n) -> (n,), (n, n)
     """Return eigenvalues, largest first and none below zero, and eigenvectors of a positive semi-definite matrix.
 
     In float64 and scaled to unit size, because float32 solvers stop ("failed to converge") on the rank-deficient,
     badly scaled factors of real networks.
     """
-    scale = in_double(matrix.abs().max())
-    if not bool(scale.isfinite()):
-        raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
+    scale = check_moment(matrix, name=name)
     if scale == 0:
         return matrix.new_zeros(len(matrix)), torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     scaled = in_double(matrix) / scale

@@ -62,7 +62,7 @@ def posterior_bytes(size: Dimensions, structure: str, options: Mapping[str, Any]
     if structure == "diag":
         return _diagonal_bytes(size, options)
     if structure == "kfac":
-        return item * (outputs**2 + outputs + inputs**2 + inputs)
+        return item * (outputs**2 + inputs**2)
     if structure == "efb":
         return item * (outputs * size.columns[0] + inputs * size.columns[1] + size.pairs)
     if structure == "full":

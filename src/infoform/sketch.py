@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from infoform.batches import in_double
+from infoform.eigenbasis import check_moment
 
 OVERSAMPLING = 16  # columns of Ω beyond those that are kept
 
@@ -27,9 +28,7 @@ def nystrom(
     sketch: Tensor, vectors: Tensor, *, columns: int, name: str
 ) -> tuple[Tensor, Tensor]:  # (n, c), (n, c) -> (k,), (n, k)
     """Return leading eigenpairs of M from Y = M Ω and Ω; fewer than asked where M has a lower rank."""
-    scale = in_double(sketch.abs().max())
-    if not bool(scale.isfinite()):
-        raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
+    scale = check_moment(sketch, name=name)
     if scale == 0:
         return sketch.new_zeros(columns), vectors[:, :columns].contiguous()
     tall, test = in_double(sketch) / scale, in_double(vectors)

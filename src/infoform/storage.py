@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from infoform.version import __version__
 
-FORMAT = "infoform/3"
+FORMAT = "infoform/4"
 
 
 def write_file(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:

@@ -131,7 +131,7 @@ def shaped(model: nn.Module, structure: str) -> Posterior:
         prior = LayerPrior(1.0)
         square, rows = _meta(inputs, inputs), _meta(outputs, outputs)
         if structure == "kfac":
-            layers[name] = Kfac(prior, 1.0, square, rows, _meta(inputs), _meta(outputs), "factored")
+            layers[name] = Kfac(prior, 1.0, square, rows, "factored")
         else:
             layers[name] = Efb(prior, 1.0, square, rows, _meta(outputs, inputs))
     return Posterior(layers)

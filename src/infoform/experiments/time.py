@@ -108,15 +108,15 @@ def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings
 
 
 def stand_ins(laplace: infoform.Laplace) -> tuple[Posterior, Posterior]:
-    """Return KFAC and EFB with random matrices in place of eigenvectors, which both share, and of eigenvalues."""
+    """Return KFAC and EFB with random matrices in place of factors and of eigenvectors, and of eigenvalues."""
     generator = torch.Generator().manual_seed(0)
     kfac: dict[str, LayerPosterior] = {}
     efb: dict[str, LayerPosterior] = {}
     for name, layer in laplace.layers.items():
         outputs, inputs = layer.shape
         u_a, u_g = (torch.rand(size, size, generator=generator) / size for size in (inputs, outputs))
-        a, g = torch.rand(inputs, generator=generator), torch.rand(outputs, generator=generator)
-        kfac[name] = Kfac(LayerPrior(1.0), 1.0, u_a, u_g, a, g, "factored")
+        a, g = (torch.eye(len(one)) + (one + one.T) / 2 for one in (u_a, u_g))
+        kfac[name] = Kfac(LayerPrior(1.0), 1.0, a, g, "factored")
         efb[name] = Efb(LayerPrior(1.0), 1.0, u_a, u_g, torch.rand(outputs, inputs, generator=generator))
     return Posterior(kfac), Posterior(efb)
 

@@ -24,6 +24,10 @@ class Efb(KroneckerPosterior):
     structure: ClassVar[str] = "efb"
     OPTIONS: ClassVar[tuple[str, ...]] = ("basis",)
 
+    prior: LayerPrior
+    num_data: float
+    input_vectors: Tensor  # U_A (A, a)
+    gradient_vectors: Tensor  # U_G (G, g)
     eigenvalues: Tensor  # Λ (g, a)
 
     @classmethod

@@ -6,26 +6,21 @@ is not isotropic enters by its diagonal in the basis, uᵀ Q u; that is all of i
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from infoform.eigenbasis import expanded_diagonal
-from infoform.posteriors.base import LayerPosterior, power
+from infoform.posteriors.base import LayerPosterior, power, prior_free
 from infoform.posteriors.rowblocks import row_covariance
-from infoform.priors import LayerPrior
 
 
-@dataclass(frozen=True, eq=False)
 class KroneckerPosterior(LayerPosterior):
     """Everything but the coefficients C."""
 
-    prior: LayerPrior
-    num_data: float
-    input_vectors: Tensor  # U_A (A, a)
-    gradient_vectors: Tensor  # U_G (G, g)
+    input_vectors: Tensor | prior_free[Tensor]  # U_A (A, a)
+    gradient_vectors: Tensor | prior_free[Tensor]  # U_G (G, g)
 
     @property
     @abstractmethod
@@ -45,7 +40,9 @@ class KroneckerPosterior(LayerPosterior):
         return self.input_vectors.device
 
     def transform(self, noise: Tensor) -> Tensor:
-        return self._apply_power(noise, -0.5)
+        if self._truncated or not self.prior.positive:
+            return self._apply_power(noise, -0.5)
+        return self._expand(power(self.coefficients, -0.5) * noise)  # which is as good in one whole basis as in another
 
     def solve(self, x: Tensor) -> Tensor:
         return self._apply_power(x, -1.0)
