@@ -79,20 +79,23 @@ def _environment(results: Results) -> Iterator[str]:
 
 def _against_peers(rows: Sequence[Row], networks: Mapping[str, Network]) -> Iterator[str]:
     """Compare like with like: the fastest peer that gives the same thing."""
+    # our method, up to which of its parts, up to which of a peer's, and which peers
     comparisons = {
-        "diag": ("diag", "posterior", lambda method: ALL[method].structure == "diag"),
-        "kfac, factors alone": ("kfac", "fit", lambda method: method in FACTORS_ONLY),
-        "kfac, posterior": ("kfac", "posterior", lambda method: method.startswith("laplace-torch kron")),
-        "efb": ("efb", "posterior", lambda method: ALL[method].structure == "efb"),
-        "inf, beside any KFAC or EKFAC": ("inf", "posterior", lambda method: ALL[method].structure in ("kfac", "efb")),
-    }
+        "diag": ("diag", "posterior", "posterior", lambda method: ALL[method].structure == "diag"),
+        "kfac, factors alone": ("kfac", "fit", "posterior", lambda method: method in FACTORS_ONLY),
+        "kfac, with a sample": ("kfac", "sample", "sample", lambda method: method.startswith("laplace-torch kron")),
+        "efb": ("efb", "posterior", "posterior", lambda method: ALL[method].structure == "efb"),
+        "inf, beside any KFAC or EKFAC": (
+            "inf", "posterior", "posterior", lambda method: ALL[method].structure in ("kfac", "efb"),
+        ),
+    }  # fmt: skip
     lines = []
     for name in networks:
         found = find(rows, "fits", name)
         cells = []
-        for own, upto, fits in comparisons.values():
+        for own, upto, theirs, fits in comparisons.values():
             ours = ratio(found[own], upto) if own in found else None
-            peers = {one: ratio(row) for one, row in found.items() if one in PEERS and fits(one)}
+            peers = {one: ratio(row, theirs) for one, row in found.items() if one in PEERS and fits(one)}
             best = min((one for one in peers if peers[one] is not None), key=lambda one: peers[one], default=None)
             cells.append(f"{number(ours)} / {number(peers[best])} ({best})" if best else f"{number(ours)} / –")
         if found:
