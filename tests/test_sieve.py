@@ -98,6 +98,27 @@ def test_bases_are_those_of_the_examples_that_matter_and_the_diagonal_is_that_of
     assert_close(basis.core, entries.T @ entries / len(gradients))
 
 
+def test_a_part_of_the_data_finds_bases_and_all_that_matter_are_measured() -> None:
+    model, read = sure_model(), torch.arange(EXAMPLES) // 50 % 2 == 0  # every second batch of 50
+    vectors, _, _, x = chosen_by_a_fit(model)
+    energy, first = vectors.square().sum(1), torch.arange(EXAMPLES) < WHOLE
+    kept = read & (first | (energy >= 0.1 * energy[read & first].mean()))
+    measured = first | (energy >= 0.1 * energy[read].mean())
+    assert 0 < int(measured[WHOLE:].sum()) < 0.5 * len(measured[WHOLE:])
+    assert 0 < int(kept[WHOLE:].sum()) < 0.5 * int(read[WHOLE:].sum())
+    a = torch.cat([model[:2](x).detach(), torch.ones(len(x), 1, dtype=torch.float64)], 1)  # inputs of the last layer
+    gradients = torch.einsum("ng,na->nga", vectors, a)
+    found = fit(model, batches(50), basis_data=0.5).curvature["2"]
+    basis = found.bases["gradient"]
+    moment = torch.einsum("nga,ngb->ab", gradients[kept], gradients[kept])
+    turned = basis.input_vectors.T @ moment @ basis.input_vectors
+    assert_close(turned, torch.diag(turned.diagonal()))
+    assert_close(found.diagonal, gradients.square().mean(0))
+    assert_close(found.input_factor, a.T @ a / len(a))
+    inner = basis.gradient_vectors.T @ gradients[measured] @ basis.input_vectors
+    assert_close(basis.eigenvalues, inner.square().sum(0) / len(gradients))
+
+
 @pytest.mark.parametrize("size", SIZES[:-1])
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_the_batch_size_does_not_change_which_examples_are_chosen(make: Callable[[], nn.Module], size: int) -> None:
@@ -209,7 +230,7 @@ def test_a_layer_that_only_later_examples_reach_gets_a_basis() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"fisher": "exact"}, {"fisher_samples": 2}, {"statistics": "all"}, {"structure": "efb"}, {"basis_data": 0.9}],
+    [{"fisher": "exact"}, {"fisher_samples": 2}, {"statistics": "all"}, {"structure": "efb"}],
     ids=str,
 )
 def test_fits_with_nothing_that_makes_up_for_examples_left_out_take_every_one(options: dict[str, Any]) -> None:
@@ -234,6 +255,7 @@ def test_a_sieve_keeps_the_first_examples_and_those_above_a_share_of_the_mean(si
     expected = torch.cat(chosen) | (energy >= 0.3 * energy.mean())
     assert torch.equal(other.kept(0, 400), expected)
     assert torch.equal(other.kept(170, 100), expected[170:270])
+    assert torch.equal(other.measured(vectors, torch.arange(400)), first | (energy >= 0.3 * energy.mean()))
 
 
 def test_first_examples_that_are_unlike_the_others_do_not_hide_their_information() -> None:

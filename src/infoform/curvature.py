@@ -94,10 +94,15 @@ def sifts(wanted: Wanted, settings: FitSettings) -> bool:
 
     Kronecker factors, and bases found from them, are those of every example.
     """
-    if settings.basis_floor == 0 or settings.basis_data < 1:
+    if settings.basis_floor == 0:
         return False
     single = settings.fisher != "exact" and settings.fisher_samples == 1
     return single and wanted.diagonal and wanted.bases == {"gradient"} and not wanted.factors
+
+
+def reads_again(wanted: Wanted, settings: FitSettings) -> bool:
+    """Whether the second pass reads chosen examples alone: where the first has summed the diagonal of the others."""
+    return settings.basis_data == 1 and sifts(wanted, settings)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from infoform.coverage import Layer
-from infoform.curvature import FitSettings, Wanted, kept_columns, sifts
+from infoform.curvature import FitSettings, Wanted, kept_columns, reads_again
 from infoform.examples import shared_limit
 from infoform.footprint import Dimensions, chunk_bytes, eigen_bytes, statistics_bytes, waiting_bytes
 from infoform.probe import Seen
@@ -58,7 +58,7 @@ def demands(layers: Mapping[str, Layer], seen: Seen, wanted: Wanted, settings: F
         block = size.weights <= settings.block_limit
         called = size.positions is not None
         found[name] = Demand(
-            statistics_bytes(size, wanted, block=block, sifted=sifts(wanted, settings)),
+            statistics_bytes(size, wanted, block=block, sifted=reads_again(wanted, settings)),
             waiting_bytes(size, chunk=settings.chunk) if single else 0,
             chunk_bytes(size, examples=seen.examples, chunk=settings.chunk, shared=shared, single=single)
             if called

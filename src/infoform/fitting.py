@@ -17,7 +17,16 @@ from infoform import storage
 from infoform.capture import capturing
 from infoform.checkpoint import FINISHED, Checkpoint, Snapshot, under
 from infoform.coverage import Layer
-from infoform.curvature import Fit, FitSettings, Wanted, merge_fits, pack_curvature, sifts, unpack_curvature
+from infoform.curvature import (
+    Fit,
+    FitSettings,
+    Wanted,
+    merge_fits,
+    pack_curvature,
+    reads_again,
+    sifts,
+    unpack_curvature,
+)
 from infoform.distributed import Processes
 from infoform.layer_statistics import LayerStatistics
 from infoform.likelihoods import DataSummary, Likelihood
@@ -46,6 +55,7 @@ def fit_curvature(
     passes = 2 if wanted.bases and previous is None else 1
     part = settings.basis_data if passes > 1 else 1.0
     sifted = passes > 1 and sifts(wanted, settings)
+    again = passes > 1 and reads_again(wanted, settings)
     batches = len(loader) if isinstance(loader, Sized) else None
     with (
         processes.together(),
@@ -89,7 +99,7 @@ def fit_curvature(
             statistics[name].keep(place.fetch(before))
         course = _Course(data, statistics, checkpoint, processes)
         course.resume()
-        once = {name: one.squares() for name, one in statistics.items()} if sifted else None
+        once = {name: one.squares() for name, one in statistics.items()} if again else None
         if course.first is None:
             sums = {name: one.first_pass(part < 1, sifted) for name, one in statistics.items()}
             of_chosen = {name: one.moments() for name, one in statistics.items()} if sifted else None
@@ -119,7 +129,8 @@ def fit_curvature(
                 name: one.second_pass(part < 1, sifted) if name in fresh else [] for name, one in statistics.items()
             }
             tick = bar(f"{label}pass 2 of 2", batches)
-            tally = course.run(Sought(sums, once=once, again=sifted, scored=part < 1), tick)
+            of_chosen = {name: one.projections() for name, one in fresh.items()} if sifted and not again else None
+            tally = course.run(Sought(sums, of_chosen, once, again=again, scored=part < 1), tick)
             course.check_same_data(tally, whole=part == 1)
             summary = tally.summary() if part < 1 else summary
         data.capture.calls.clear()

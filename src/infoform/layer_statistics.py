@@ -75,7 +75,7 @@ class LayerStatistics:
         `squares()`, which either pass may sum.
         """
         if part:
-            return self._moments
+            return [] if sifted else self._moments
         if sifted:
             return _given([self._inputs, self._energy])
         moments = [self._inputs, self._energy, self._gradients, *self._moments]
@@ -118,12 +118,17 @@ class LayerStatistics:
     def second_pass(self, all_of_it: bool, sifted: bool = False) -> Sequence[Sums]:
         """Return what the second pass sums; also the rest of the first, where that saw a part of the data.
 
-        Where examples were chosen, it is over those alone, and `squares()` are apart.
+        Where examples are chosen, `projections()` are over those. Unless it makes up for the first it reads them alone,
+        and `squares()` are apart.
         """
-        if sifted:
-            return list(self._projected.values())
+        if sifted and not all_of_it:
+            return self.projections()
         rest = [self._inputs, self._energy] if all_of_it else []
-        return _given([*rest, self._squares, self._block, *self._projected.values()])
+        return _given([*rest, self._squares, self._block, *([] if sifted else self.projections())])
+
+    def projections(self) -> Sequence[Sums]:
+        """Return what is measured along the bases."""
+        return list(self._projected.values())
 
     def state(self) -> dict[str, Tensor]:
         """Return what has been summed and the bases found, by names that `restore` knows."""

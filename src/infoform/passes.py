@@ -45,9 +45,7 @@ class Sought:
     """What one pass sums, by layer, and over which examples."""
 
     sums: Mapping[str, Sequence[Sums]]  # over all that are read
-    of_chosen: Mapping[str, Sequence[Sums]] | None = (
-        None  # over those that the sieve chooses, in the first of two passes
-    )
+    of_chosen: Mapping[str, Sequence[Sums]] | None = None  # over those that the sieve chooses
     once: Mapping[str, Sequence[Sums]] | None = None  # over all; each example is added in one of the two
     share: float = 1.0  # of the batches, evenly spread, that are read
     again: bool = False  # whether those that the sieve has chosen are read, and no others
@@ -113,7 +111,7 @@ class DataPass:
                     self.between(False)
             if self.between is not None:
                 self.between(True)
-            if self.sieve is not None and sought.of_chosen is not None:
+            if self.sieve is not None and not self.sieve.settled:
                 self.sieve.settle()
             for name, intake in self.intakes.items():
                 intake.release()
@@ -301,6 +299,9 @@ class DataPass:
     def _choose(self, vector: Tensor) -> None:  # (N, C)
         """Find out which examples bases are found from; all, where a layer is met that none has reached before."""
         assert self.sieve is not None
+        if self.sieve.settled:
+            self.chosen = self.sieve.measured(vector, self.numbers)
+            return
         unmet = int(self.numbers[0]) >= WHOLE and not self.capture.calls.keys() <= self.reached
         self.chosen = self.sieve.choose(vector, self.numbers, every=unmet)
         self.now = torch.full_like(self.chosen, not bool(self.chosen.all()))  # the second pass reads such a batch whole

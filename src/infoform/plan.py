@@ -14,7 +14,7 @@ from torch import nn
 
 from infoform.batches import device_of
 from infoform.budget import bought_at, rank_curve, spend
-from infoform.curvature import EVERYTHING, Curvature, Wanted, pack_curvature, sifts
+from infoform.curvature import EVERYTHING, Curvature, Wanted, pack_curvature, reads_again
 from infoform.demand import choose_groups, demands, largest_peak, layer_dimensions
 from infoform.footprint import (
     Dimensions,
@@ -120,7 +120,7 @@ def _before_fit(
         wanted, sizes = at(rank)
         ranks = {name: min(rank, size.pairs) for name, size in sizes.items()}
     blocks = {name: size.weights <= settings.block_limit for name, size in sizes.items()}
-    sifted = sifts(wanted, for_fit)
+    sifted = reads_again(wanted, for_fit)
     statistics = {
         name: statistics_bytes(size, wanted, block=blocks[name], sifted=sifted) for name, size in sizes.items()
     }
