@@ -19,6 +19,7 @@ from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted
 from infoform.defaults import default_prior
 from infoform.distributed import Processes, distributed_sampler, unwrap
 from infoform.evidence import log_evidence
+from infoform.examples import CHUNK_BYTES
 from infoform.fitting import fit_curvature
 from infoform.grouping import fit_in_groups
 from infoform.held_out import HeldOut, search_held_out
@@ -75,7 +76,7 @@ class Laplace:
         statistics: str = "needed",
         block_limit: int = 4096,
         autocast: str | None = None,
-        chunk: int | str = "16MiB",
+        chunk: int | str = CHUNK_BYTES,
         seed: int = 0,
     ) -> None:
         if not isinstance(model, nn.Module):

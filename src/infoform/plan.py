@@ -16,6 +16,7 @@ from infoform.batches import device_of
 from infoform.budget import bought_at, rank_curve, spend
 from infoform.curvature import EVERYTHING, Curvature, Wanted, pack_curvature, reads_again
 from infoform.demand import choose_groups, demands, largest_peak, layer_dimensions
+from infoform.examples import CHUNK_BYTES
 from infoform.footprint import (
     Dimensions,
     eigen_flops,
@@ -47,7 +48,7 @@ def plan(
     example: Any = None,
     likelihood_outputs: int | None = None,
     fisher: str = "mc",
-    chunk: int | str = "16MiB",
+    chunk: int | str = CHUNK_BYTES,
     max_memory: int | str | None = None,
     offload: bool = False,
     max_rank: int = MAX_RANK,
@@ -66,7 +67,7 @@ def plan(
         raise ValueError(f"rank and memory exclude each other, got rank={rank!r} and memory={memory!r}; give one.")
     if isinstance(target, Laplace):
         size = None if basis_size == "auto" else basis_size
-        own = None if chunk == "16MiB" else chunk
+        own = None if chunk == CHUNK_BYTES else chunk
         given = {"storage": storage, "basis_size": size, "layers": layers, "rank": rank, "chunk": own}
         wrong = [name for name, value in given.items() if value is not None]
         if wrong:
