@@ -29,6 +29,7 @@ class DrawForm:
     positions: Tensor  # (L, K): of the kept pairs in a flattened (g, a)
     shrink: Tensor  # N^(1/2) L Q diag((1 − (1+k)^(-1/2)) / k) (L, K, K)
     grow: Tensor  # Qᵀ Lᵀ N^(1/2) (L, K, K)
+    width: int  # columns of U_A without those of zeros: a product with few of them on the inside is faster
     low_rank: "LowRank | None" = None
 
     def transform_(self, z: Tensor) -> None:  # (M or L, G, A)
@@ -53,11 +54,12 @@ class DrawForm:
         positions = self.positions.expand(len(z), -1)
         shrunk = _by_layer(_by_layer(flat.gather(1, positions), self.shrink), self.grow)
         kept = u @ torch.zeros_like(flat).scatter_add_(1, positions, shrunk).view_as(inner)
+        narrow, v = kept[..., : self.width], v[..., : self.width]
         if low is not None and taken is not None:
             taken -= (low.solved_shared @ kept.unsqueeze(-1)).squeeze(-1)
         for part, scratch in zip(parts, scratches, strict=True):
             own = z[:, part]
-            own.addcmul_(self.scaled_root[:, part], torch.bmm(kept[:, part], _each(v.mT, z), out=scratch), value=-1)
+            own.addcmul_(self.scaled_root[:, part], torch.bmm(narrow[:, part], _each(v.mT, z), out=scratch), value=-1)
             if low is not None and taken is not None:
                 expanded = torch.bmm(taken[:, part], _each(low.columns.mT, z), out=scratch)
                 own.addcmul_(self.root[:, part], expanded, value=-1)
@@ -77,14 +79,15 @@ class LowRank:
 
 def stacked(forms: Sequence[DrawForm]) -> DrawForm:
     """Return one form of layers with equal shapes; widths that differ are filled up with zeros, which add nothing."""
-    width = max(form.input_vectors.shape[2] for form in forms)
-    moved = [form.positions // form.input_vectors.shape[2] * width for form in forms]
+    padded = max(form.input_vectors.shape[2] for form in forms)
+    moved = [form.positions // form.input_vectors.shape[2] * padded for form in forms]
     columns = [form.positions % form.input_vectors.shape[2] for form in forms]
     low = [form.low_rank for form in forms if form.low_rank is not None]
     together = (_cat([getattr(part, one.name) for part in low]) for one in fields(LowRank))
-    names = [one.name for one in fields(DrawForm) if one.name not in ("positions", "low_rank")]
+    names = [one.name for one in fields(DrawForm) if one.name not in ("positions", "width", "low_rank")]
     return DrawForm(
         positions=_cat([rows + column for rows, column in zip(moved, columns, strict=True)]),
+        width=max(form.width for form in forms),
         low_rank=LowRank(*together) if low else None,
         **{name: _cat([getattr(form, name) for form in forms]) for name in names},
     )

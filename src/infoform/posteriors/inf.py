@@ -305,6 +305,7 @@ class Inf(LayerPosterior):
             positions=(rows * self._padded_vectors.shape[1] + columns)[None],
             shrink=(scaled / (grown * (grown + 1)))[None],  # written so that nothing cancels as k goes to 0
             grow=scaled.T[None],
+            width=self._input_vectors.shape[1],
             low_rank=self._low_rank(),
         )
 
