@@ -33,7 +33,7 @@ Those at their random start are sure of nothing, and every example counts.
 
 **Fit** is up to the posterior, eigendecompositions included; for curvlinops and nngeometry, which have no posterior, it
 is up to the Kronecker factors (KFAC) or the eigenbasis and its eigenvalues (EKFAC). **With a sample** adds the first
-draw of all weights.
+draw of all weights, which is when our KFAC finds the Cholesky factors of its two parts.
 
 **Peaks** are in a process of its own for each method, which has run it on two batches before. The high-water mark of
 resident memory is reset before each part (`/proc/self/clear_refs`), and its peak is what it takes above what was there
