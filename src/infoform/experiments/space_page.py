@@ -50,8 +50,8 @@ eigendecomposition of every layer's input factor, hours for all five networks (`
     return f"""Networks are pytorchcv's definitions at a random start, fitted on {s["images"]} photographs of
 {s["size"]}² pixels at rank {s["rank"]}: what is stored does not depend on the number and the size of pictures, but for
 which eigenvectors INF's pairs use.{paper} Values are all numbers of whatever type: `inf` has a byte for each weight,
-the scale S, besides its diagonal. The activation prior (the default of `inf` on classifiers) adds {s["prior_rank"]} eigenpairs and the diagonal of every
-layer's inputs."""
+the scale S, besides its diagonal. The activation prior (the default of `inf` on classifiers) adds
+{s["prior_rank"]} eigenpairs and the diagonal of every layer's inputs."""
 
 
 def _values(pieces: Any) -> str:
