@@ -37,8 +37,8 @@ def page(result: Result) -> str:
             f"""One thread. Each round runs every structure once; {s["sample_rounds"]} rounds of samples, and
 {s["fit_rounds"]} of fits of {s["images"]} photographs ({s["size"]}² pixels, batches of {s["batch"]}), after one that is
 not counted. Networks are pytorchcv's at a random start. KFAC and EFB are drawn from with random matrices in place of
-factors and eigenvectors: the time of dense products does not depend on their numbers. `inf-paper` is the paper's form
-of INF (grid support, additive correction) in our basis and with our sampler.""",
+a fit's: the time of dense products does not depend on their numbers. `inf-paper` is the paper's form of INF (grid
+support, additive correction) in our basis and with our sampler.""",
             "## A sample of all weights, milliseconds",
             _milliseconds(samples),
             "## The same over Diag's",
