@@ -50,10 +50,8 @@ class KroneckerRoots:
         return a.square().sum(1)[:, None, None] * (g @ g.mT)
 
     def log_det(self) -> Tensor:
-        of_gradients, of_inputs = (
-            2 * one.diagonal().double().log().sum() for one in (self.of_gradients, self.of_inputs)
-        )
-        return len(self.of_inputs) * of_gradients + len(self.of_gradients) * of_inputs
+        outputs, inputs = len(self.of_gradients), len(self.of_inputs)
+        return 2 * (inputs * _log_product(self.of_gradients) + outputs * _log_product(self.of_inputs))
 
     def diagonal(self) -> Tensor:  # (G, A)
         return torch.outer(self.of_gradients.square().sum(1), self.of_inputs.square().sum(1))
@@ -78,6 +76,7 @@ def _whitened(x: Tensor, root: Tensor) -> Tensor:  # (..., n), (n, n) -> (..., n
 
 
 def _log_product(root: Tensor) -> Tensor:  # (n, n) -> ()
+    """Return log det L, in float64."""
     return root.diagonal().double().log().sum()
 
 
