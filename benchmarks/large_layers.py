@@ -25,14 +25,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import infoform
-from infoform.batches import read_batch
-from infoform.capture import Call, capturing
-from infoform.curvature import Curvature
+from infoform.common.randomness import UniformStream
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.eigenbasis import expanded_diagonal
 from infoform.data import mnist
-from infoform.eigenbasis import expanded_diagonal
 from infoform.likelihoods import get_likelihood
+from infoform.network.batches import read_batch
+from infoform.network.capture import Call, capturing
 from infoform.posteriors import Inf
-from infoform.randomness import UniformStream
 
 ROOT = Path(__file__).parent
 RESULTS, PAGE = ROOT / "results" / "large_layers.json", ROOT.parent / "docs" / "large-layers.md"

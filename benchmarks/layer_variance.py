@@ -17,7 +17,6 @@ from command_line import look_at_experiments
 from torch import Tensor
 
 import infoform
-from infoform.batches import read_inputs
 from infoform.experiments import get_experiment
 from infoform.experiments.classification import Classification, Run, batches
 from infoform.experiments.classification_measures import measures
@@ -25,8 +24,9 @@ from infoform.experiments.classification_targets import WIDE
 from infoform.experiments.markdown import table
 from infoform.experiments.result import Result
 from infoform.metrics import nll
-from infoform.posterior import Posterior
-from infoform.predict import Predictor
+from infoform.network.batches import read_inputs
+from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.predictor import Predictor
 from infoform.prediction import Prediction
 
 RESULTS = Path(__file__).parent / "results" / "layer_variance.json"

@@ -39,9 +39,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import infoform
-from infoform.batches import read_inputs
 from infoform.metrics import ood
-from infoform.predict import Predictor
+from infoform.network.batches import read_inputs
+from infoform.predicting.predictor import Predictor
 
 RESULTS = Path(__file__).parent / "results" / "mc_or_linear.json"
 PAGE = Path(__file__).parent.parent / "docs" / "mc-or-linear.md"

@@ -25,8 +25,8 @@ import torch
 from torch import nn
 
 import infoform
-from infoform.curvature import pack_curvature
-from infoform.sizes import read_bytes
+from infoform.common.bytes import read_bytes
+from infoform.curvature.curvature import pack_curvature
 
 from .memory_page import write_page
 from .speed.memory import AT_ONCE, resident, start

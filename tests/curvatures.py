@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from infoform.curvature import Curvature
-from infoform.eigenbasis import Eigenbasis
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.eigenbasis import Eigenbasis
 
 
 def random_gradients(

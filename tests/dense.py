@@ -16,8 +16,8 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 from torch.func import functional_call, grad, jacrev, vjp
 from torch.utils.hooks import RemovableHandle
 
+from infoform.common.randomness import UniformStream
 from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
-from infoform.randomness import UniformStream
 
 RTOL = 1e-9
 

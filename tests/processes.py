@@ -21,8 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from infoform import Laplace, plan
-from infoform.curvature import pack_curvature
-from infoform.sieve import WHOLE
+from infoform.curvature.curvature import pack_curvature
+from infoform.fitting.example_selection import WHOLE
 
 Batches = list[tuple[Tensor, Tensor]]
 

@@ -3,40 +3,38 @@
 The names below are imported when first used, so that the command's help and completion need not wait for torch.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from infoform.version import __version__
 
 if TYPE_CHECKING:
-    from infoform.acquire import acquire
-    from infoform.coverage import Coverage
-    from infoform.curvature import Curvature
+    from infoform.acquisition import acquire
+    from infoform.curvature.curvature import Curvature
     from infoform.laplace import Laplace, load
     from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
-    from infoform.plan import plan
-    from infoform.planned import Plan
-    from infoform.posterior import Posterior
+    from infoform.network.coverage import Coverage
+    from infoform.planner import plan
+    from infoform.planning.plan import Plan
     from infoform.posteriors import LayerPosterior
+    from infoform.posteriors.network_posterior import Posterior
     from infoform.prediction import Prediction
     from infoform.priors import Activation, Isotropic, LayerPrior, Prior
-    from infoform.search import Trial, draw_landscape
+    from infoform.tuning.search import Trial, draw_landscape
 
 _HOMES = {
-    "acquire": ("acquire",),
-    "coverage": ("Coverage",),
-    "curvature": ("Curvature",),
+    "acquisition": ("acquire",),
+    "curvature.curvature": ("Curvature",),
     "laplace": ("Laplace", "load"),
     "likelihoods": ("Classification", "Likelihood", "MultiLabel", "Regression"),
-    "plan": ("plan",),
-    "planned": ("Plan",),
-    "posterior": ("Posterior",),
+    "network.coverage": ("Coverage",),
+    "planner": ("plan",),
+    "planning.plan": ("Plan",),
     "posteriors": ("LayerPosterior",),
+    "posteriors.network_posterior": ("Posterior",),
     "prediction": ("Prediction",),
     "priors": ("Activation", "Isotropic", "LayerPrior", "Prior"),
-    "search": ("Trial", "draw_landscape"),
+    "tuning.search": ("Trial", "draw_landscape"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -52,15 +50,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
-
-class _Package(ModuleType):
-    """The package, where `plan` and `acquire` are the functions, also once the files of these names are imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, getattr(value, name) if isinstance(value, ModuleType) and name in _HOME_OF else value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "Activation",

@@ -9,35 +9,37 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infoform import storage
-from infoform.archive import Archive, pack, unpack
-from infoform.batches import device_of, read_inputs
-from infoform.built import Built
-from infoform.checkpoint import Checkpoint
-from infoform.coverage import Coverage, describe, find_layers
-from infoform.curvature import EVERYTHING, Curvature, Fit, Wanted
+from infoform.common import files as storage
+from infoform.common.bytes import read_bytes
+from infoform.common.checks import check_choice, check_whole
+from infoform.common.processes import Processes
+from infoform.common.progress import progress_bar
+from infoform.curvature.curvature import Curvature, Fit
+from infoform.curvature.request import CHUNK_BYTES, EVERYTHING, Wanted
 from infoform.defaults import default_prior
-from infoform.distributed import Processes, distributed_sampler, unwrap
-from infoform.evidence import log_evidence
-from infoform.examples import CHUNK_BYTES
-from infoform.fitting import fit_curvature
-from infoform.grouping import fit_in_groups
-from infoform.held_out import HeldOut, search_held_out
-from infoform.kept import Keep
+from infoform.fitted import Built
+from infoform.fitting.checkpoint import Checkpoint
+from infoform.fitting.fit import fit_curvature
+from infoform.fitting.fit_groups import fit_in_groups
+from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood, get_likelihood
-from infoform.passes import progress_bar
-from infoform.placement import Placement
-from infoform.planned import Plan
-from infoform.posterior import Posterior
+from infoform.network.batches import device_of, read_inputs
+from infoform.network.coverage import Coverage, describe, find_layers
+from infoform.network.sharding import distributed_sampler, unwrap
+from infoform.options import Rank, Settings
+from infoform.planning.plan import Plan
 from infoform.posteriors import STRUCTURES, LayerPosterior
-from infoform.predict import How, Predictor
+from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.over_loader import predict_all, warn_if_worse
+from infoform.predicting.predictor import How, Predictor
+from infoform.predicting.resumable_batches import Keep
 from infoform.prediction import Prediction
 from infoform.priors import Prior, get_prior
-from infoform.search import Trial
-from infoform.settings import Rank, Settings, check_choice, check_whole
-from infoform.sizes import read_bytes
-from infoform.tune import maximise_evidence
-from infoform.whole_predictions import predict_all, warn_if_worse
+from infoform.saved import Archive, pack, unpack
+from infoform.tuning.by_evidence import maximise_evidence
+from infoform.tuning.by_validation import HeldOut, search_held_out
+from infoform.tuning.evidence import log_evidence
+from infoform.tuning.search import Trial
 
 
 class Laplace:
@@ -284,7 +286,7 @@ class Laplace:
 
     def shrink(self, memory: int | str) -> Plan:
         """Set the ranks that keep most within this memory ("48MB", say), and return the plan that chose them."""
-        from infoform.plan import plan  # which knows this class
+        from infoform.planner import plan  # which knows this class
 
         self._fitted()
         chosen = plan(self, memory=memory)

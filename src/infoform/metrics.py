@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn import functional
 
+from infoform.common.checks import check_whole
 from infoform.prediction import Prediction
-from infoform.settings import check_whole
 
 BINS = 15
 LEVELS = (0.5, 0.9, 0.95)  # of the intervals whose coverage `evaluate` tells

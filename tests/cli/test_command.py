@@ -17,9 +17,9 @@ from infoform.cli.mistakes import Mistake, sentence
 from infoform.cli.verbs import VERBS
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS, LINKS
 from infoform.posteriors import PRESETS, STRUCTURES
-from infoform.predict import KINDS
+from infoform.predicting.predictor import KINDS
 from infoform.priors import PRIORS
-from infoform.search import METHODS, OBJECTIVES
+from infoform.tuning.search import METHODS, OBJECTIVES
 from infoform.version import __version__
 
 Call = Callable[..., Result]

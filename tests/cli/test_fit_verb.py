@@ -12,8 +12,8 @@ from trees import HEIGHTS, NAMES, NETWORK, TREES, read
 from typer.testing import Result
 
 import infoform
+from infoform.common.provenance import commit
 from infoform.posteriors import STRUCTURES, Inf
-from infoform.provenance import commit
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
@@ -132,7 +132,7 @@ def test_memory_is_told_for_every_structure(home: Path, succeed: Call, structure
 
 
 def test_a_fit_that_was_stopped_goes_on(home: Path, call: Call, succeed: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from infoform import checkpoint
+    from infoform.fitting import checkpoint
 
     succeed("fit", "whole", *NETWORK, *TREES, "--batch-size", 10, "--quiet")
     original, seen = checkpoint.Checkpoint.stop_if_asked, []

@@ -142,8 +142,8 @@ def test_predict_goes_on_after_it_was_killed(ready: Path, succeed: Call) -> None
 
 def _crash(monkeypatch: pytest.MonkeyPatch, after: int, error: type[BaseException]) -> list[int]:
     """End the next command after so many batches; return a list that counts the batches from then on."""
-    from infoform.predict import Predictor
-    from infoform.together import SampledNetworks
+    from infoform.predicting.predictor import Predictor
+    from infoform.predicting.sampled_networks import SampledNetworks
 
     counted: list[int] = []
 

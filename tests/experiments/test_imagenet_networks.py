@@ -7,13 +7,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from infoform.data import imagenet
-from infoform.experiments.imagenet_networks import (
-    NETWORKS,
-    Bottleneck,
-    LiteBlock,
-    mobilenet_v1,
-    same_padding,
-)
+from infoform.experiments.imagenet_networks import NETWORKS, Bottleneck, LiteBlock, mobilenet_v1, same_padding
 
 needs_data = pytest.mark.skipif(
     "INFOFORM_DATA" not in os.environ and "CI" not in os.environ, reason="needs the folder INFOFORM_DATA"

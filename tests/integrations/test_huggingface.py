@@ -12,10 +12,10 @@ from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 import infoform
-from infoform.batches import read_inputs
 from infoform.integrations.huggingface import laplace_of_trainer, likelihood_of
 from infoform.metrics import evaluate
-from infoform.predict import Predictor
+from infoform.network.batches import read_inputs
+from infoform.predicting.predictor import Predictor
 
 LAYERS = ["bert.encoder.layer.0.attention.self.query", "bert.encoder.layer.0.output.dense", "classifier"]
 

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from typing_extensions import Self
 
-from infoform.batches import Batch, batch_size, device_of, read_batch, read_inputs, read_outputs
-from infoform.capture import evaluation_mode
+from infoform.common.checks import check_whole
+from infoform.common.progress import progress_bar
+from infoform.common.randomness import isolated
 from infoform.likelihoods import DataSummary, Likelihood, get_likelihood
-from infoform.passes import progress_bar
+from infoform.network.batches import Batch, batch_size, device_of, read_batch, read_inputs, read_outputs
+from infoform.network.capture import evaluation_mode
 from infoform.prediction import Prediction, join_predictions
-from infoform.randomness import isolated
-from infoform.settings import check_whole
 
 VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time
 VMAP_NUMBERS = 2**22  # weights and outputs of layers of all networks that are run at a time, about

@@ -16,9 +16,9 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from infoform.baselines.baseline import Bar, WeightBaseline, log_density, targets_of
-from infoform.batches import Batch, batch_size, device_of, read_batch, read_outputs
+from infoform.common.checks import check_choice, check_whole
 from infoform.likelihoods import Likelihood
-from infoform.settings import check_choice, check_whole
+from infoform.network.batches import Batch, batch_size, device_of, read_batch, read_outputs
 
 WEIGHTINGS = ("uniform", "blundell")
 SCHEDULES = ("constant", "cosine")

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from infoform.baselines.baseline import targets_of
-from infoform.batches import device_of, read_batch, read_outputs
 from infoform.likelihoods import Likelihood
+from infoform.network.batches import device_of, read_batch, read_outputs
 
 
 def descend(

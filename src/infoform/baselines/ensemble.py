@@ -14,11 +14,11 @@ from typing_extensions import Self
 
 from infoform.baselines.baseline import Bar, Baseline
 from infoform.baselines.descent import descend
-from infoform.batches import Batch, read_outputs
-from infoform.capture import evaluation_mode
+from infoform.common.checks import check_whole
+from infoform.common.randomness import isolated
 from infoform.likelihoods import Likelihood
-from infoform.randomness import isolated
-from infoform.settings import check_whole
+from infoform.network.batches import Batch, read_outputs
+from infoform.network.capture import evaluation_mode
 
 
 class Ensemble(Baseline):

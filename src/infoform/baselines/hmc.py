@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from infoform.baselines.baseline import Bar, WeightBaseline, targets_of
-from infoform.batches import batch_size, device_of, read_batch, read_inputs, read_outputs
-from infoform.capture import evaluation_mode
+from infoform.common.checks import check_choice, check_whole
 from infoform.likelihoods import Likelihood
-from infoform.settings import check_choice, check_whole
+from infoform.network.batches import batch_size, device_of, read_batch, read_inputs, read_outputs
+from infoform.network.capture import evaluation_mode
 
 KERNELS = ("nuts", "hmc")
 STARTS = ("model", "prior")

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from infoform.baselines.baseline import Bar, Baseline
-from infoform.batches import Batch
+from infoform.common.randomness import isolated
 from infoform.likelihoods import Likelihood
-from infoform.randomness import isolated
+from infoform.network.batches import Batch
 
 
 class MCDropout(Baseline):

@@ -14,8 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from infoform.baselines.baseline import Bar
 from infoform.baselines.descent import descend
-from infoform.batches import device_of, read_batch
 from infoform.likelihoods import Likelihood
+from infoform.network.batches import device_of, read_batch
 
 
 class Moments:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from infoform.baselines.baseline import Bar, Baseline
 from infoform.baselines.moments import collect_moments, has_batch_norm, renewed_batch_norm
-from infoform.batches import Batch
+from infoform.common.checks import check_whole
 from infoform.likelihoods import Likelihood
-from infoform.settings import check_whole
+from infoform.network.batches import Batch
 
 
 class SWA(Baseline):

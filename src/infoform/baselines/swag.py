@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from infoform.baselines.baseline import Bar, WeightBaseline
 from infoform.baselines.moments import Moments, collect_moments, has_batch_norm, renewed_batch_norm
 from infoform.baselines.swa import set_weights
+from infoform.common.checks import check_whole
+from infoform.common.randomness import isolated
 from infoform.likelihoods import Likelihood
-from infoform.randomness import isolated
-from infoform.settings import check_whole
 
 
 class SWAG(WeightBaseline):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from infoform.budget import rank_curve
-from infoform.footprint import Dimensions
+from infoform.curvature.dimensions import Dimensions
 from infoform.laplace import Laplace
-from infoform.plan import MAX_RANK, plan
+from infoform.planner import MAX_RANK, plan
+from infoform.planning.rank_budget import rank_curve
 from infoform.posteriors import STRUCTURES
 
 if TYPE_CHECKING:
-    from infoform.planned import Plan
+    from infoform.planning.plan import Plan
 
 RANKS = sorted({round(10 ** (step / 10)) for step in range(34)})  # 1, 2, 3, 4, 5, 6, 8, 10, 13, ..., 1995
 

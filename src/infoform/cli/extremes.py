@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from infoform.batches import batch_size, device_of, read_batch, read_outputs
 from infoform.cli.pictures import Tones, as_image, png
+from infoform.network.batches import batch_size, device_of, read_batch, read_outputs
 
 if TYPE_CHECKING:
     from torch import nn

@@ -251,7 +251,7 @@ class PredictOptions:
         typer.Option(
             metavar="KIND",
             help="linear, mc or linear-mc.",
-            autocompletion=names_in("infoform.predict:KINDS"),
+            autocompletion=names_in("infoform.predicting.predictor:KINDS"),
             rich_help_panel="Prediction",
         ),
     ] = "linear"

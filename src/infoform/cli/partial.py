@@ -19,13 +19,13 @@ import torch
 import typer
 from torch import Tensor
 
-from infoform import storage
-from infoform.batches import device_of
-from infoform.checkpoint import folded
 from infoform.cli.config_file import used_options
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.run_folder import OpenRun
-from infoform.kept import Keep, Slot
+from infoform.common import files as storage
+from infoform.common.digest import folded
+from infoform.network.batches import device_of
+from infoform.predicting.resumable_batches import Keep, Slot
 from infoform.version import __version__
 
 FREE = ("run", "out", "model", "weights", "model-arg", "number", "by")  # options that say nothing about predictions

@@ -29,7 +29,7 @@ from rich.console import Console
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
-from infoform.provenance import commit
+from infoform.common.provenance import commit
 from infoform.version import __version__
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from infoform.batches import device_of, read_batch, read_outputs
 from infoform.cli.mistakes import Mistake
 from infoform.cli.model_source import ModelSource
 from infoform.cli.options import DataOptions, ModelOptions
 from infoform.cli.sources import Data, Reading, open_data
 from infoform.laplace import Laplace
+from infoform.network.batches import device_of, read_batch, read_outputs
 
 LATER = ("plan", "tune", "trials", "predict", "evaluate", "acquire", "report")
 

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from infoform.metrics import (
-    BINS,
-    entropy_histogram,
-    interval_coverage,
-    ood,
-    reliability,
-)
+from infoform.metrics import BINS, entropy_histogram, interval_coverage, ood, reliability
 from infoform.metrics import evaluate as measure
 
 if TYPE_CHECKING:

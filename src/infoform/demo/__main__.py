@@ -18,10 +18,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from infoform.common.provenance import commit, peak_memory
 from infoform.demo.digits import POSTERIORS, DigitsResult, DigitsSettings, run_digits
 from infoform.demo.figures import draw_reliability, draw_toy
 from infoform.demo.toy import ToySettings, run_toy
-from infoform.provenance import commit, peak_memory
 from infoform.version import __version__
 
 NEEDED = {"sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "matplotlib": "matplotlib"}

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from infoform.laplace import Laplace
-from infoform.posterior import Posterior
+from infoform.posteriors.network_posterior import Posterior
 
 # row of the table -> structure and prior
 POSTERIORS = {name: (name, "isotropic") for name in ("diag", "kfac", "efb-paper", "inf-paper", "inf")}

@@ -8,7 +8,7 @@ from torch.func import functional_call, jacrev
 from torch.nn import functional
 
 from infoform.laplace import Laplace
-from infoform.posterior import Posterior
+from infoform.posteriors.network_posterior import Posterior
 
 STRUCTURES = ("diag", "inf", "full")
 

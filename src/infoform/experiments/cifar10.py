@@ -9,15 +9,7 @@ from torch import Tensor, nn
 from infoform.data import cifar10, svhn
 from infoform.data.images import Images
 from infoform.experiments.classification import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification_targets import (
-    BYTES,
-    DEFAULT,
-    SAMPLED,
-    Target,
-    against,
-    fixed,
-    memory,
-)
+from infoform.experiments.classification_targets import BYTES, DEFAULT, SAMPLED, Target, against, fixed, memory
 from infoform.experiments.classifiers import augment, central_crop, small_vgg
 from infoform.experiments.mnist import METHODS, STRONGER
 

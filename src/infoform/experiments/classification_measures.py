@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoform.curvature import Curvature
-from infoform.eigenbasis import select_pairs
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.eigenbasis import select_pairs
 from infoform.metrics import entropy_histogram, evaluate, ood, reliability
 from infoform.prediction import Prediction
 

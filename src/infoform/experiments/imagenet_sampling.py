@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 import infoform
-from infoform.posterior import Posterior
+from infoform.posteriors.network_posterior import Posterior
 
 BATCH = 4  # pictures: the fastest of 1, 2, 4, 8, 16 for the networks of imagenet_networks.py on one core
 

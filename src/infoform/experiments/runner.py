@@ -11,11 +11,11 @@ from typing import IO, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from infoform.common.provenance import commit, peak_memory
 from infoform.experiments import get_experiment
 from infoform.experiments.base import Experiment
 from infoform.experiments.claims import Claims
 from infoform.experiments.result import Result
-from infoform.provenance import commit, peak_memory
 
 PAUSE = 1.0  # seconds, before looking again for a piece to do
 

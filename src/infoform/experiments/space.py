@@ -24,8 +24,8 @@ from infoform.experiments import space_page
 from infoform.experiments.architectures import ARCHITECTURES, build, calibrate_norms
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
-from infoform.posterior import Posterior
 from infoform.posteriors import STRUCTURES, Efb, Kfac, LayerPosterior
+from infoform.posteriors.network_posterior import Posterior
 from infoform.priors import LayerPrior
 
 PAPER_FORM: dict[str, Any] = {"support": "grid", "correction": "additive", "core": "diagonal"}

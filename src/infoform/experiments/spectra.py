@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import infoform
-from infoform.curvature import Curvature
+from infoform.curvature.curvature import Curvature
 from infoform.data import imagenet
 from infoform.experiments import spectra_page
 from infoform.experiments.architectures import ARCHITECTURES, build, calibrate_norms

@@ -25,8 +25,8 @@ from infoform.experiments.architectures import ARCHITECTURES, build, calibrate_n
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
 from infoform.experiments.space import PAPER_FORM
-from infoform.posterior import Posterior
 from infoform.posteriors import Efb, Kfac, LayerPosterior
+from infoform.posteriors.network_posterior import Posterior
 from infoform.priors import LayerPrior
 
 FITS: dict[str, dict[str, Any]] = {  # label -> options of Laplace

@@ -23,7 +23,7 @@ from infoform.experiments import toy_page
 from infoform.experiments.base import Experiment
 from infoform.experiments.result import Result
 from infoform.experiments.toy_network import ToySettings, exact_fit, toy_data, toy_network, untrained
-from infoform.posterior import Posterior
+from infoform.posteriors.network_posterior import Posterior
 
 # label -> structure, options, τ in the paper (that of EFB is not told: as for INF; OKF has KFAC's)
 METHODS: dict[str, tuple[str, dict[str, Any], float]] = {

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from infoform.randomness import isolated
+from infoform.common.randomness import isolated
 
 Augment = Callable[[Tensor], Tensor]  # a batch of scaled pictures -> another of the same shape or cropped
 

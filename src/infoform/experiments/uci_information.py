@@ -23,7 +23,7 @@ from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.result import Result
 from infoform.experiments.shallow import Training
 from infoform.experiments.uci_networks import SETS, networks, predictions, split_of
-from infoform.posterior import Posterior
+from infoform.posteriors.network_posterior import Posterior
 
 # label -> structure and options; the paper's rank in per cent of a layer's eigenvalues
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {

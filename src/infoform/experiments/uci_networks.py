@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from infoform.data.uci import RegressionSplit, load_uci, num_splits
 from infoform.experiments.shallow import ShallowStack, Training, train_stack
-from infoform.posterior import Posterior
+from infoform.posteriors.network_posterior import Posterior
 
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
 

@@ -65,3 +65,8 @@ def _weight(module: nn.Module) -> Tensor:
 def _tensor(value: Tensor | nn.Module) -> Tensor:
     assert isinstance(value, Tensor)
     return value
+
+
+def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their places
+    """Whether the weight is used once an example, so that ∇ has rank one."""
+    return inputs.shape[0] == 1 and inputs.shape[2] == 1

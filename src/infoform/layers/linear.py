@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from infoform.common.matmul import aligned
 from infoform.layers.base import LayerRule
-from infoform.products import aligned
 
 
 class LinearRule(LayerRule):

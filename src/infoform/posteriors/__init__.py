@@ -6,9 +6,9 @@ from infoform.posteriors.base import LayerPosterior
 from infoform.posteriors.diag import Diag
 from infoform.posteriors.efb import Efb
 from infoform.posteriors.full import Full
-from infoform.posteriors.inf import Inf
-from infoform.posteriors.inf_options import CORES, CORRECTIONS
-from infoform.posteriors.kfac import DAMPINGS, Kfac
+from infoform.posteriors.inf.options import CORES, CORRECTIONS
+from infoform.posteriors.inf.structure import Inf
+from infoform.posteriors.kfac.structure import DAMPINGS, Kfac
 
 STRUCTURES: dict[str, type[LayerPosterior]] = {
     "diag": Diag,

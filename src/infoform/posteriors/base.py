@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from infoform.curvature import Curvature, Wanted
+from infoform.common.randomness import normal
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.request import Wanted
 from infoform.priors import LayerPrior
-from infoform.randomness import normal
 
 _ORIGIN = "origin"  # where an object made by `with_prior` finds the one it was made from
 Value = TypeVar("Value")

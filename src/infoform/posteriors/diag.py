@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from infoform.curvature import Curvature, Wanted
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.request import Wanted
 from infoform.posteriors.base import LayerPosterior, required
-from infoform.posteriors.rounding import read_back, round_to
-from infoform.posteriors.rowblocks import RowBlocks, row_covariance
+from infoform.posteriors.quantise import read_back, round_to
+from infoform.posteriors.row_blocks import RowBlocks, row_covariance
 from infoform.priors import LayerPrior
 
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 from typing_extensions import Self
 
-from infoform.curvature import Curvature, Wanted
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.request import Wanted
 from infoform.posteriors.base import required
 from infoform.posteriors.kronecker import KroneckerPosterior
 from infoform.priors import LayerPrior

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from infoform.curvature import Curvature, Wanted
-from infoform.eigenbasis import symmetric_eigh
+from infoform.curvature.curvature import Curvature
+from infoform.curvature.eigenbasis import symmetric_eigh
+from infoform.curvature.request import Wanted
 from infoform.posteriors.base import LayerPosterior, power
 from infoform.priors import LayerPrior
 

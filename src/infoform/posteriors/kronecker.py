@@ -11,9 +11,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from infoform.eigenbasis import expanded_diagonal
+from infoform.curvature.eigenbasis import expanded_diagonal
 from infoform.posteriors.base import LayerPosterior, power, prior_free
-from infoform.posteriors.rowblocks import row_covariance
+from infoform.posteriors.row_blocks import row_covariance
 
 
 class KroneckerPosterior(LayerPosterior):

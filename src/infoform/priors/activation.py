@@ -19,9 +19,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.priors.base import LayerPrior, Prior
 from infoform.priors.precision import check_precision, layer_precision
-from infoform.spectrum import InputSpectrum
 
 STRENGTH = 30.0
 STRENGTH_BY_EVIDENCE = 1.0

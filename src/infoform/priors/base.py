@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from infoform.spectrum import InputSpectrum
+from infoform.curvature.input_spectrum import InputSpectrum
 
 
 @dataclass(frozen=True, eq=False)

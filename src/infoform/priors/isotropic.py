@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.priors.base import LayerPrior, Prior
 from infoform.priors.precision import check_precision, layer_precision
-from infoform.spectrum import InputSpectrum
 
 
 class Isotropic(Prior):

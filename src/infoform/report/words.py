@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from infoform.sizes import show_bytes
+from infoform.common.bytes import show_bytes
 
 MISSING = "–"
 SCORES = {  # name in the JSON -> (name on the page, whether less is better; None: neither, what it says)

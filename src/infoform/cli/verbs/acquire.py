@@ -20,7 +20,7 @@ def acquire(
         typer.Option(
             metavar="SCORE",
             help="variance or mutual_information.",
-            autocompletion=names_in("infoform.acquire:SCORES"),
+            autocompletion=names_in("infoform.acquisition:SCORES"),
             rich_help_panel="Prediction",
         ),
     ] = "variance",
@@ -29,7 +29,7 @@ def acquire(
         typer.Option(
             metavar="KIND",
             help="linear-mc or mc; linear only with --each-alone.",
-            autocompletion=names_in("infoform.predict:KINDS"),
+            autocompletion=names_in("infoform.predicting.predictor:KINDS"),
             rich_help_panel="Prediction",
         ),
     ] = "linear-mc",
@@ -63,7 +63,7 @@ def acquire(
     """
     from rich.table import Table
 
-    from infoform.acquire import acquire as choose
+    from infoform.acquisition import acquire as choose
     from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.cli.verbs.predict import write_columns

@@ -213,8 +213,8 @@ def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
     from rich.table import Table
 
     from infoform.cli.costs import by_rank, spectrum, structures, weight_bytes
-    from infoform.plan import plan
-    from infoform.sizes import show_bytes
+    from infoform.common.bytes import show_bytes
+    from infoform.planner import plan
 
     planned = plan(laplace)
     table = Table("layer", title=f"Posterior ({laplace.settings.structure}, prior {laplace.prior.name})")

@@ -11,7 +11,7 @@ from infoform.cli.options import DataOptions, ModelOptions, Output, names_in
 from infoform.cli.record import recorded
 
 if TYPE_CHECKING:
-    from infoform.planned import Plan
+    from infoform.planning.plan import Plan
 
 
 def plan(
@@ -125,7 +125,7 @@ def _before(
     from infoform.cli.run_folder import read_for
     from infoform.cli.sources.base import BATCH_SIZE
     from infoform.cli.verbs.fit import read_rank
-    from infoform.plan import plan as make_plan
+    from infoform.planner import plan as make_plan
 
     network = ModelSource.given(model).load(model.device, shapes=True)
     example: Any = None
@@ -158,7 +158,7 @@ def _after(
     run: Path, model: ModelOptions, options: DataOptions, structure: str | None, memory: str | None, apply: bool
 ) -> "Plan":
     from infoform.cli.run_folder import OpenRun
-    from infoform.plan import plan as make_plan
+    from infoform.planner import plan as make_plan
 
     opened = OpenRun.load(run, model, options)
     if not opened.has_curvature:

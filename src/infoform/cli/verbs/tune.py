@@ -40,7 +40,7 @@ def tune(
         typer.Option(
             metavar="NAME",
             help="nll, ece or brier.",
-            autocompletion=names_in("infoform.search:OBJECTIVES"),
+            autocompletion=names_in("infoform.tuning.search:OBJECTIVES"),
             rich_help_panel="Search",
         ),
     ] = "nll",
@@ -49,7 +49,7 @@ def tune(
         typer.Option(
             metavar="NAME",
             help="grid, random or optuna.",
-            autocompletion=names_in("infoform.search:METHODS"),
+            autocompletion=names_in("infoform.tuning.search:METHODS"),
             rich_help_panel="Search",
         ),
     ] = "grid",

@@ -1,0 +1,166 @@
+"""Which inputs to label next: those whose answers would tell most about the weights.
+
+by="variance"             the epistemic variance of the prediction, summed over outputs    MacKay 1992
+by="mutual_information"   between answer and weights                                       Houlsby et al. 2011 (BALD)
+
+Chosen one by one, n near-duplicates would all score alike. The greedy batch therefore takes each chosen point's label
+y for observed before it chooses the next. What y would be is not known, but how much it would narrow the M sampled
+outputs f (M, N, C) of the whole pool is, to second order:
+
+    Cov(f | y) = Cov(f) − Cov(f, y) Cov(y)⁻¹ Cov(y, f),    Cov(y) = Cov(μ) + E[R],    Cov(f, y) = Cov(f, μ)
+
+with μ = E[y | f] (the mean, or the probabilities) and R = Cov(y | f), the noise of the target, which for softmax and
+sigmoid is the likelihood's curvature. For regression this is Gaussian conditioning. With deviations D (M, N C) of f and
+Y (M, C) of μ at the chosen point, D ← T^(1/2) D where T = I − Y (YᵀY + (M − 1) R)⁺ Yᵀ: the pool's covariance
+(N C, N C) is never formed.
+"""
+
+from collections.abc import Iterable, Sized
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from infoform.common.checks import check_choice, check_whole
+from infoform.common.progress import progress_bar
+from infoform.common.randomness import isolated
+from infoform.likelihoods import Classification, Likelihood
+from infoform.network.batches import device_of
+from infoform.predicting.predictor import KINDS, Predictor
+from infoform.predicting.resumable_batches import Keep, Kind, of_each_batch
+from infoform.predicting.sampled_networks import Sampled
+from infoform.prediction import Prediction
+
+if TYPE_CHECKING:
+    from infoform.laplace import Laplace
+
+SCORES = ("variance", "mutual_information")
+
+
+def acquire(
+    laplace: "Laplace",
+    pool_loader: Iterable[Any],
+    n: int,
+    *,
+    by: str = "variance",
+    kind: str = "linear-mc",
+    samples: int = 100,
+    seed: int | None = None,
+    greedy: bool = True,
+    keep: Keep | None = None,
+    progress: bool = True,
+) -> Tensor:  # (n,)
+    """Return the positions, in the pool loader's order, of the n inputs to label next, the best first.
+
+    `kind` and `samples` are as in `Laplace.predict`; "linear" is for `greedy=False`, which takes the n best scores;
+    `keep` is as in `Laplace.predict_loader`.
+    """
+    check_whole("n", n)
+    check_whole("samples", samples, least=2)
+    check_choice("by", by, SCORES)
+    check_choice("kind", kind, KINDS)
+    if greedy and kind == "linear":
+        raise ValueError(
+            "a greedy batch needs sampled outputs, which kind='linear' does not have; "
+            "use kind='linear-mc' or 'mc', or greedy=False."
+        )
+    sampler = getattr(pool_loader, "sampler", None)
+    if isinstance(sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler):
+        raise ValueError(
+            "positions in the pool mean nothing if its order is random, as with this loader's "
+            f"{type(sampler).__name__}; use shuffle=False."
+        )
+    seed = laplace.settings.seed if seed is None else seed
+    if not greedy:
+        laplace.posterior()
+        with isolated(seed, loader=pool_loader):
+            prediction, _ = laplace.predict_loader(
+                pool_loader, kind=kind, samples=samples, seed=seed, keep=keep, progress=progress
+            )
+        _check_size(n, len(prediction))
+        return _score(prediction, by).argsort(descending=True, stable=True)[:n].cpu()
+    outputs, plain = _pool_outputs(laplace, pool_loader, samples, kind, seed, keep, progress=progress)
+    _check_size(n, len(plain))
+    return _greedy(laplace.likelihood, outputs, plain, n, by, laplace.noise)
+
+
+def condition(likelihood: Likelihood, outputs: Tensor, prediction: Prediction, index: int) -> Tensor:
+    """Return sampled outputs (M, N, C) narrowed as much as the label of one input would narrow them."""
+    count = len(outputs)
+    assert prediction.samples is not None
+    observed = prediction.samples[:, index].double()  # μ (M, C)
+    noise = prediction.aleatoric[index].double().diag()  # E[R] (C, C)
+    if isinstance(likelihood, Classification):  # one of C: the classes exclude each other
+        noise = observed.mean(0).diag() - observed.T @ observed / count
+    observed = observed - observed.mean(0)
+    total = observed.T @ observed + (count - 1) * noise
+    values, vectors = torch.linalg.eigh(total)
+    kept = values > values[-1].clamp_min(0) * len(values) * torch.finfo(values.dtype).eps
+    if not bool(kept.any()):
+        return outputs  # the answer is certain: it tells nothing
+    root = observed @ (vectors[:, kept] / values[kept].sqrt())  # B (M, r): T = I − B Bᵀ
+    shares, axes = torch.linalg.eigh(root.T @ root)
+    # T^(1/2) = I − B Q diag((1 − (1 − b)^(1/2)) / b) Qᵀ Bᵀ, without the cancellation at b → 0
+    weights = 1 / (1 + (1 - shares.clamp(0, 1)).sqrt())
+    axes = root @ axes  # (M, r)
+    mean = outputs.mean(0)
+    deviations = outputs - mean
+    taken = torch.einsum("mr,mnc->rnc", (axes * weights).to(outputs), deviations)
+    return mean + deviations.sub_(torch.einsum("mr,rnc->mnc", axes.to(outputs), taken))
+
+
+def _greedy(
+    likelihood: Likelihood, outputs: Tensor, plain: Tensor, n: int, by: str, noise: float | None
+) -> Tensor:  # (M, N, C), (N, C) -> (n,)
+    chosen: list[int] = []
+    while True:
+        prediction = likelihood.from_samples(outputs, plain, noise=noise)
+        scores = _score(prediction, by)
+        scores[chosen] = -torch.inf
+        chosen.append(int(scores.argmax()))
+        if len(chosen) == n:
+            return torch.tensor(chosen)
+        outputs = condition(likelihood, outputs, prediction, chosen[-1])
+
+
+def _pool_outputs(
+    laplace: "Laplace",
+    pool_loader: Iterable[Any],
+    samples: int,
+    kind: str,
+    seed: int,
+    keep: Keep | None = None,
+    *,
+    progress: bool,
+) -> tuple[Tensor, Tensor]:  # -> (M, N, C), (N, C)
+    """Return the outputs of the same sampled networks, and of the trained one, for the whole pool."""
+    predictor = Predictor(laplace.model, laplace.layers, laplace.likelihood, laplace.posterior())
+    networks = predictor.sampled(linear=kind == "linear-mc")
+    with progress_bar(progress) as bar, isolated(seed, loader=pool_loader):
+        tick = bar("pool", len(pool_loader) if isinstance(pool_loader, Sized) else None)
+        make = partial(networks.over, samples=samples, seed=seed, often=keep is not None, tick=tick)
+        outputs = Kind(make, vars, lambda kept: Sampled(**kept))
+        device = device_of(laplace.model)
+        every = [
+            one for _, one in of_each_batch(pool_loader, outputs, device=device, copied=True, keep=keep, tick=tick)
+        ]
+    if not every:
+        raise ValueError("the pool must have at least one input, and its loader gave none.")
+    return torch.cat([one.outputs for one in every], dim=1), torch.cat([one.plain for one in every])
+
+
+def _score(prediction: Prediction, by: str) -> Tensor:  # -> (N,)
+    score = prediction.epistemic.sum(1) if by == "variance" else prediction.mutual_information.clone()
+    if not bool(score.isfinite().all()):
+        raise ValueError(
+            "the scores of the pool must be finite, got NaN or infinity; clean its inputs, "
+            "or narrow the posterior with tune() or a larger prior_precision."
+        )
+    return score
+
+
+def _check_size(n: int, size: int) -> None:
+    if n > size:
+        raise ValueError(f"n must be at most the {size} inputs of the pool, got {n}.")

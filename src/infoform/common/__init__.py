@@ -1,0 +1,1 @@
+"""What every other room may use: checks, progress, files, bytes, random numbers, threads, processes."""

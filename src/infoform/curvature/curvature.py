@@ -1,0 +1,66 @@
+"""The curvature of every layer: what a fit is asked for, and what it returns.
+
+I = E_n Σ_v vec(∇) vec(∇)ᵀ,    an average over examples, free of prior and data-set size
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from torch import Tensor
+
+from infoform.curvature.eigenbasis import Eigenbasis
+from infoform.curvature.input_spectrum import InputSpectrum
+from infoform.curvature.request import BASES
+from infoform.likelihoods import DataSummary
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Statistics of one layer, each an average over examples; None where the fit was not asked for it."""
+
+    name: str
+    shape: tuple[int, int]  # (G, A)
+    positions: float | None = None  # E[S]: how often an example uses the weight
+    input_factor: Tensor | None = None  # (A, A): E Σ_s a aᵀ, averaged over the groups of a grouped convolution
+    inputs: InputSpectrum | None = None  # of the input factor, where that is not kept whole
+    gradient_factor: Tensor | None = None  # (G, G): E Σ_v,s g gᵀ
+    diagonal: Tensor | None = None  # f (G, A): E Σ_v ∇²
+    bases: Mapping[str, Eigenbasis] = field(default_factory=dict)  # by its name in BASES
+    block: Tensor | None = None  # (G * A, G * A): the exact information matrix, row-major
+
+
+_WHOLE = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result of a fit: the curvature by layer, and why a layer that was asked for has none."""
+
+    curvature: Mapping[str, Curvature]
+    summary: DataSummary
+    unreached: Mapping[str, str]
+
+
+def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return a layer's curvature as flat tensors and plain values, for a file."""
+    tensors = {key: getattr(curvature, key) for key in _WHOLE}
+    for basis, eigen in curvature.bases.items():
+        tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
+    if curvature.inputs is not None:
+        tensors |= {f"inputs.{one.name}": getattr(curvature.inputs, one.name) for one in fields(curvature.inputs)}
+    settings = {"name": curvature.name, "shape": list(curvature.shape), "positions": curvature.positions}
+    return {key: value for key, value in tensors.items() if value is not None}, settings
+
+
+def unpack_curvature(tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Curvature:
+    """Undo `pack_curvature`."""
+    bases = {}
+    for basis in BASES:
+        parts = {one.name: tensors.get(f"{basis}.{one.name}") for one in fields(Eigenbasis)}
+        if parts["eigenvalues"] is not None:
+            bases[basis] = Eigenbasis(**parts)  # type: ignore[arg-type]
+    parts = {one.name: tensors.get(f"inputs.{one.name}") for one in fields(InputSpectrum)}
+    inputs = None if parts["diagonal"] is None else InputSpectrum(**parts)  # type: ignore[arg-type]
+    whole: dict[str, Any] = {key: value for key, value in tensors.items() if "." not in key}
+    return Curvature(**{**settings, "shape": tuple(settings["shape"])}, **whole, inputs=inputs, bases=bases)

@@ -1,0 +1,95 @@
+"""What a fit is asked for: which statistics, and how they are measured."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from infoform.curvature.sketch import EXACT_LIMIT
+
+BASES = ("gradient", "activation")
+CORE_LIMIT = 512  # pairs that are measured together at most: that many squared numbers a layer
+CHUNK_BYTES = 32 * 2**20  # of patches and per-example gradients held at a time
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which statistics a fit is to collect."""
+
+    inputs: bool = False
+    factors: bool = False
+    diagonal: bool = False
+    bases: frozenset[str] = frozenset()
+    columns: int | None = None  # of large bases that are enough; None for all
+    cores: tuple[str, ...] = ()  # bases some of whose pairs are measured together,
+    core_size: int = 0  # as many of them
+    block: bool = False
+
+    def __or__(self, other: "Wanted") -> "Wanted":
+        return Wanted(
+            inputs=self.inputs or other.inputs,
+            factors=self.factors or other.factors,
+            diagonal=self.diagonal or other.diagonal,
+            bases=self.bases | other.bases,
+            columns=_most(one.columns for one in (self, other) if one.bases),
+            cores=tuple(sorted({*self.cores, *other.cores})),
+            core_size=max(self.core_size, other.core_size),
+            block=self.block or other.block,
+        )
+
+
+EVERYTHING = Wanted(
+    inputs=True,
+    factors=True,
+    diagonal=True,
+    bases=frozenset(BASES),
+    cores=BASES,
+    core_size=CORE_LIMIT,
+    block=True,
+)
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How the curvature is measured."""
+
+    fisher: str = "mc"
+    fisher_samples: int = 1
+    basis_data: float = 1.0  # share of the batches that bases are found from
+    basis_size: int | str | None = "auto"  # leading columns kept of U_A and of U_G; None for all, or as many as needed
+    prior_rank: int = 8  # eigenpairs of the inputs that the activation prior may use
+    block_limit: int = 4096  # weights of the largest layer whose exact block is kept
+    seed: int = 0
+    autocast: torch.dtype | None = None  # of the forward pass; sums are in float32 at least
+    chunk: int = CHUNK_BYTES  # bytes of patches and per-example gradients held at a time
+    basis_floor: float = 0.1  # share of the mean |v|² below which an example counts for the diagonal alone
+
+
+def sifts(wanted: Wanted, settings: FitSettings) -> bool:
+    """Whether bases are found from, and measured on, chosen examples: where a diagonal of all of them makes up for it.
+
+    Kronecker factors, and bases found from them, are those of every example.
+    """
+    if settings.basis_floor == 0:
+        return False
+    single = settings.fisher != "exact" and settings.fisher_samples == 1
+    return single and wanted.diagonal and wanted.bases == {"gradient"} and not wanted.factors
+
+
+def reads_again(wanted: Wanted, settings: FitSettings) -> bool:
+    """Whether the second pass reads chosen examples alone: where the first has summed the diagonal of the others."""
+    return settings.basis_data == 1 and sifts(wanted, settings)
+
+
+def kept_columns(size: int, wanted: Wanted, basis_size: int | str | None) -> int:
+    """Return how many leading columns of U_A or U_G a fit keeps, of as many as the layer has inputs or outputs."""
+    if isinstance(basis_size, int):
+        return min(size, basis_size)
+    if basis_size is None or wanted.columns is None or size <= max(EXACT_LIMIT, 2 * wanted.columns):
+        return size
+    return wanted.columns
+
+
+def _most(columns: Iterable[int | None]) -> int | None:
+    given = list(columns)
+    return None if None in given else max((one for one in given if one is not None), default=None)

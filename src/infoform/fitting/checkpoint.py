@@ -1,0 +1,218 @@
+"""A fit that survives: all that it has summed, written to a folder every so often, and read when it is started again.
+
+One file for the pass that is under way, replaced as a whole, so that there is always a complete one. It says which fit
+it belongs to (model, settings, layers, likelihood), and no other goes on from it. Tensors come back with the strides
+that they had: products, and so the last bits of the result, may depend on how a matrix lies in memory.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoform.common import files as storage
+
+SHARE = 0.05  # of the time, at most, is spent on writing, unless it is to be done after every batch
+SHOWN = 3  # differences that an error names
+FINISHED = 3  # the stage after both passes, of a group of layers that waits for the others
+NAME = re.compile(r"pass-(\d+)(?:\.(\d+)-of-(\d+))?\.safetensors")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that is needed to go on after some batch of a pass."""
+
+    stage: int  # number of the pass
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any]  # what JSON can hold
+
+
+class Checkpoint:
+    """The files of one fit, or of one process of it, in a folder."""
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        *,
+        every: float = 60.0,
+        process: int = 0,
+        processes: int = 1,
+        whole: Path | None = None,
+    ) -> None:
+        if not 0 <= every < math.inf:
+            raise ValueError(f"checkpoint_every must be a number of seconds, at least 0, got {every!r}.")
+        self.folder = Path(folder)
+        self._whole = whole  # the folder of a fit in groups, of which this is one
+        self._every = every
+        self._process, self._processes = process, processes
+        self._ending = "" if processes == 1 else f".{process}-of-{processes}"
+        self._scratch = self.folder / f".writing{self._ending}"  # holds nothing but what is being written
+        self._identity: dict[str, Any] = {}
+        self._next = math.inf  # when to write again
+        self._asked = False  # to stop, by Ctrl-C
+
+    @property
+    def lasts(self) -> bool:
+        """Whether what is finished must be kept, as the fit has more groups of layers."""
+        return self._whole is not None
+
+    def group(self, number: int) -> "Checkpoint":
+        """Return the checkpoint of one group of layers, in a folder of its own."""
+        return Checkpoint(
+            self.folder / f"group-{number}",
+            every=self._every,
+            process=self._process,
+            processes=self._processes,
+            whole=self.folder,
+        )
+
+    @contextmanager
+    def open(self, identity: Mapping[str, Any]) -> Iterator[None]:
+        """Use the folder for the fit that these names and values tell from others; Ctrl-C waits for the batch's end."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(f"checkpoint must be a folder, and '{self.folder}' is a file; name another.")
+        for other in self._whole.glob("pass-*") if self._whole is not None else self.folder.glob("group-*/pass-*"):
+            raise ValueError(
+                f"the checkpoint '{other}' is of a fit with another max_memory; give the same, name another folder, or "
+                "delete it to start again."
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._identity = json.loads(json.dumps(identity))
+        self._asked, self._next = False, time.monotonic() + self._every
+        shutil.rmtree(self._scratch, ignore_errors=True)  # left by a process that was killed while it wrote
+        with self._waiting():
+            yield
+        self.remove(1, 2)
+
+    def stage(self) -> int:
+        """Return the pass that the latest file is about; 0 where there is none."""
+        own = [0]
+        for path in sorted(self.folder.glob("pass-*.safetensors")):
+            match = NAME.fullmatch(path.name)
+            if match is None:
+                continue
+            stage, process, processes = (int(one) for one in match.groups(default="0"))
+            if max(1, processes) != self._processes:
+                raise ValueError(
+                    f"the checkpoint '{path}' was written by {max(1, processes)} processes, and these are "
+                    f"{self._processes}; start as many as then, name another folder, or delete it to start again."
+                )
+            own += [stage] if process == self._process else []
+        return max(own)
+
+    def read(self, stage: int, *, device: torch.device) -> Snapshot:
+        """Return what was written of this pass; a ValueError if the file is damaged, or of another fit."""
+        path = self._path(stage)
+        remedy = "name another folder, or delete it to start again"
+        try:
+            tensors, saved = storage.read_file(path)
+        except ValueError as error:
+            reason = str(error).rsplit(";", 1)[0]
+            raise ValueError(f"the checkpoint cannot be read: {reason}; {remedy}.") from error
+        if "checkpoint" not in saved:
+            raise ValueError(f"'{path}' is a saved posterior and no checkpoint; {remedy}.")
+        _check_identity(path, saved["identity"], self._identity, remedy)
+        strides = saved["strides"]
+        restored = {name: _laid_out(tensor, strides.get(name), device) for name, tensor in tensors.items()}
+        return Snapshot(saved["checkpoint"]["stage"], restored, saved["checkpoint"]["values"])
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Put this in the place of what was written of this pass before."""
+        started = time.monotonic()
+        strides = {name: list(one.stride()) for name, one in snapshot.tensors.items() if not one.is_contiguous()}
+        path = self._path(snapshot.stage)
+        self._scratch.mkdir(exist_ok=True)
+        storage.write_file(
+            self._scratch / path.name,
+            snapshot.tensors,
+            {
+                "checkpoint": {"stage": snapshot.stage, "values": dict(snapshot.values)},
+                "identity": self._identity,
+                "strides": strides,
+            },
+        )
+        os.replace(self._scratch / path.name, path)
+        self._scratch.rmdir()
+        now = time.monotonic()
+        self._next = now + (max(self._every, (now - started) / SHARE) if self._every else 0)
+
+    def remove(self, *stages: int) -> None:
+        for stage in stages:
+            self._path(stage).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove the files of a group, and its folder when all processes have done so."""
+        self.remove(*range(1, FINISHED + 1))
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    def pause(self, take: Callable[[], Snapshot], *, now: bool = False) -> None:
+        """Write what `take` returns if it is time to, or Ctrl-C was pressed, and stop in that case."""
+        if now or self._asked or time.monotonic() >= self._next:
+            self.write(take())
+        self.stop_if_asked()
+
+    def stop_if_asked(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed; what was written last is the state to go on from."""
+        if self._asked:
+            self._asked, told = False, self._whole or self.folder
+            raise KeyboardInterrupt(
+                f"the fit was stopped and is saved in '{told}'; call fit with the same arguments and "
+                f"checkpoint='{told}' to go on."
+            )
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Remember the first Ctrl-C; a second one stops at once, as it would without this."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            yield
+            return
+
+        def remember(number: int, frame: FrameType | None) -> None:
+            if self._asked:
+                before(number, frame)
+            self._asked = True
+
+        signal.signal(signal.SIGINT, remember)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self._asked:  # after the last batch: nothing was left to save
+            signal.raise_signal(signal.SIGINT)
+
+    def _path(self, stage: int) -> Path:
+        return self.folder / f"pass-{stage}{self._ending}.safetensors"
+
+
+def _check_identity(path: Path, saved: Mapping[str, Any], found: Mapping[str, Any], remedy: str) -> None:
+    differences = [f"{name} is missing" for name in saved if name not in found]
+    differences += [f"{name} is new" for name in found if name not in saved]
+    for name in saved:
+        if name in found and saved[name] != found[name]:
+            differences.append(f"{name} was {saved[name]!r} and is {found[name]!r}")
+    if differences:
+        more = f", and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        shown = ", ".join(differences[:SHOWN]) + more
+        raise ValueError(f"the checkpoint '{path}' is of another fit ({shown}); {remedy}.")
+
+
+def _laid_out(tensor: Tensor, stride: Sequence[int] | None, device: torch.device) -> Tensor:
+    # memory of its own: products with numbers that begin at odd addresses of a file are rounded in another way
+    layout = tensor.stride() if stride is None else tuple(stride)
+    return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=device).copy_(tensor)

@@ -1,0 +1,121 @@
+"""What the fit of some layers holds at a time, and how to part layers into groups that a budget holds.
+
+Every pass holds running sums and waiting gradients of all its layers, what a backward pass to the first of them saves,
+and patches and gradients of one layer; between passes one layer is decomposed. What is finished may stay, too. Layers
+are taken in the order of their calls: activations before the first one of a group are not held, so that later groups
+need less of them while more is finished.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from infoform.common.bytes import show_bytes
+from infoform.curvature.dimensions import Dimensions
+from infoform.curvature.request import FitSettings, Wanted, kept_columns, reads_again
+from infoform.fitting.accumulate import shared_limit
+from infoform.fitting.layer_costs import chunk_bytes, eigen_bytes, statistics_bytes, waiting_bytes
+from infoform.network.layer import Layer
+from infoform.network.probe import Seen
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Bytes that the fit of one layer takes."""
+
+    sums: tuple[int, int]  # in the first and in the second pass, which may not be needed
+    waiting: int  # gradients kept over batches
+    working: int  # patches and gradients in hand
+    eigen: int  # of its eigendecompositions
+    activations: int  # that a backward pass to it saves
+
+    @property
+    def result(self) -> int:
+        return self.sums[1] or self.sums[0]
+
+
+def layer_dimensions(
+    layer: Layer, wanted: Wanted, settings: FitSettings, *, use: tuple[int, int] | None
+) -> Dimensions:  # use: (H, S)
+    """Return the sizes of a layer, with the columns that a fit keeps."""
+    outputs, inputs = layer.shape
+    columns = tuple(kept_columns(size, wanted, settings.basis_size) for size in layer.shape)
+    groups, positions = (1, None) if use is None else use
+    dtype = torch.promote_types(next(layer.module.parameters(recurse=False)).dtype, torch.float32)
+    rank = settings.prior_rank if wanted.inputs else None
+    core = min(wanted.core_size, columns[0] * columns[1])
+    return Dimensions(outputs, inputs, (columns[0], columns[1]), dtype, positions, groups, rank, core)
+
+
+def demands(layers: Mapping[str, Layer], seen: Seen, wanted: Wanted, settings: FitSettings) -> dict[str, Demand]:
+    """Return what each layer takes, in the order of their calls; layers that were not called come last."""
+    single = settings.fisher != "exact" and settings.fisher_samples == 1
+    order = [name for name in seen.uses if name in layers] + [name for name in layers if name not in seen.uses]
+    shared = shared_limit(settings.chunk, seen.model_bytes)
+    found = {}
+    for name in order:
+        size = layer_dimensions(layers[name], wanted, settings, use=seen.uses.get(name))
+        block = size.weights <= settings.block_limit
+        called = size.positions is not None
+        found[name] = Demand(
+            statistics_bytes(size, wanted, block=block, sifted=reads_again(wanted, settings)),
+            waiting_bytes(size, chunk=settings.chunk) if single else 0,
+            chunk_bytes(size, examples=seen.examples, chunk=settings.chunk, shared=shared, single=single)
+            if called
+            else 0,
+            eigen_bytes(size, wanted) if wanted.bases else 0,
+            seen.activations.get(name, 0),
+        )
+    return found
+
+
+def peak_bytes(layers: Iterable[Demand]) -> int:
+    """Return about the most that a fit of these layers holds at a time."""
+    given = list(layers)
+    sums = max(sum(one.sums[number] for one in given) for number in (0, 1))
+    moving = sum(one.waiting for one in given) + max(one.working + one.activations for one in given)
+    # one layer's vectors are found while its moments, and those of the others, are still there
+    return sums + max(moving, max(one.eigen + one.sums[1] for one in given))
+
+
+def choose_groups(given: Mapping[str, Demand], *, budget: int, stays: bool) -> list[list[str]]:
+    """Return layers that are fitted together, as many as fit; `stays` if what is finished counts as well."""
+    groups: list[list[str]] = []
+    finished = 0
+    for name, one in given.items():
+        if groups and finished + peak_bytes(given[other] for other in [*groups[-1], name]) <= budget:
+            groups[-1].append(name)
+            continue
+        if groups and stays:
+            finished += sum(given[other].result for other in groups[-1])
+        least = finished + peak_bytes([one])
+        if least > budget:
+            raise ValueError(_too_little(name, one, budget, least, finished))
+        groups.append([name])
+    return groups
+
+
+def largest_peak(given: Mapping[str, Demand], groups: Sequence[Sequence[str]], *, stays: bool) -> int:
+    """Return the most that a fit in these groups holds at a time."""
+    peak = finished = 0
+    for group in groups:
+        peak = max(peak, finished + peak_bytes(given[name] for name in group))
+        finished += sum(given[name].result for name in group) if stays else 0
+    return peak
+
+
+def _too_little(name: str, one: Demand, budget: int, least: int, finished: int) -> str:
+    parts = {
+        "activations of a batch": one.activations,
+        "patches and gradients": one.waiting + one.working,
+        "statistics": max(one.sums),
+        "eigendecompositions": one.eigen,
+        "layers that are finished": finished,
+    }
+    told = ", ".join(f"{show_bytes(size)} for {what}" for what, size in parts.items() if size)
+    remedy = "offload= what is finished, smaller batches or" if finished else "smaller batches, a smaller chunk= or"
+    return (
+        f"max_memory must be at least {show_bytes(least)} for layer '{name}' ({told}), got {show_bytes(budget)}; "
+        f"use {remedy} fewer layers=."
+    )

@@ -1,0 +1,115 @@
+"""What a loader may give: (input, target) tuples, dicts as Hugging Face models take them, or inputs alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+TARGET_KEYS = ("labels", "label", "targets", "target", "y")
+PLAIN = bool | int | float | str | None  # what all examples of a batch share
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The arguments of one call of the model, and its targets where there are any."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    targets: Tensor | None
+
+    def tensors(self) -> Iterator[Tensor]:
+        return (value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor))
+
+
+def read_batch(batch: Any, device: torch.device) -> Batch:
+    """Split what a loader gives into arguments and targets, on the model's device."""
+    if isinstance(batch, Tensor):
+        return Batch((batch.to(device),), {}, None)
+    if isinstance(batch, Mapping):
+        key = next((key for key in TARGET_KEYS if key in batch), None)
+        kwargs = {name: _move(value, device) for name, value in batch.items() if name != key}
+        return Batch((), kwargs, None if key is None else _target(batch[key], device))
+    if isinstance(batch, Sequence) and not isinstance(batch, str) and batch:
+        *inputs, target = batch if len(batch) > 1 else (batch[0], None)
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            return Batch((), {k: _move(v, device) for k, v in inputs[0].items()}, _target(target, device))
+        return Batch(tuple(_move(value, device) for value in inputs), {}, _target(target, device))
+    raise TypeError(
+        "a batch must be a tensor, an (input, target) tuple or a dict of the model's arguments, "
+        f"got {type(batch).__name__}; adapt the loader's collate function."
+    )
+
+
+def read_inputs(x: Any, device: torch.device) -> Batch:
+    """Take inputs alone: a tensor, a tuple of the model's arguments, or a dict of them (targets in it are left out)."""
+    if isinstance(x, tuple | list):
+        return Batch(tuple(_move(value, device) for value in x), {}, None)
+    batch = read_batch(x, device)
+    return Batch(batch.args, batch.kwargs, None)
+
+
+def batch_size(batch: Batch) -> int:
+    """Return the number of examples: the longest first axis among the arguments."""
+    return max((len(tensor) for tensor in batch.tensors() if tensor.dim()), default=0)
+
+
+def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
+    """Cut a batch into parts of at most `size` examples along the first axis of its tensors."""
+    count = batch_size(batch)
+
+    def cut(value: Any, part: slice) -> Any:
+        return value[part] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
+
+    for start in range(0, count, size):
+        part = slice(start, start + size)
+        args = tuple(cut(value, part) for value in batch.args)
+        kwargs = {name: cut(value, part) for name, value in batch.kwargs.items()}
+        yield Batch(args, kwargs, None if batch.targets is None else batch.targets[part])
+
+
+def chosen_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)
+    """Return some of the examples; None where an argument is something else than a tensor of all examples, or plain."""
+    count = batch_size(batch)
+
+    def is_plain(value: Any) -> bool:
+        return len(value) == count if isinstance(value, Tensor) and value.dim() else isinstance(value, PLAIN)
+
+    if not all(map(is_plain, (*batch.args, *batch.kwargs.values()))):
+        return None
+
+    def pick(value: Any) -> Any:
+        return value[rows] if isinstance(value, Tensor) else value
+
+    kwargs = {name: pick(value) for name, value in batch.kwargs.items()}
+    return Batch(tuple(map(pick, batch.args)), kwargs, pick(batch.targets))
+
+
+def read_outputs(outputs: Any) -> Tensor:
+    """Return the tensor of outputs, also from a Hugging Face model's output object."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
+    raise TypeError(
+        f"the model must return a tensor, or an object with .logits, got {type(outputs).__name__}; "
+        "wrap it in a module that returns the outputs alone."
+    )
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of the model's first parameter."""
+    parameter = next(model.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+def _target(value: Any, device: torch.device) -> Tensor | None:
+    if value is None or isinstance(value, Tensor):
+        return _move(value, device)  # type: ignore[no-any-return]
+    return torch.as_tensor(value, device=device)

@@ -1,0 +1,134 @@
+"""Which parameters have a posterior, and why the others are held fixed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from rich.console import Console
+from rich.table import Column, Table
+from torch import nn
+
+from infoform.layers import find_rule
+from infoform.network.layer import Layer
+
+
+@dataclass(frozen=True)
+class ParameterCoverage:
+    """One parameter of the model: with a posterior, or held fixed for a reason."""
+
+    parameter: str
+    shape: tuple[int, ...]
+    layer: str | None
+    structure: str | None  # None: held fixed
+    reason: str
+
+    @property
+    def covered(self) -> bool:
+        return self.structure is not None
+
+
+class Coverage(Sequence[ParameterCoverage]):
+    """One row for every parameter of the model; prints as a table."""
+
+    def __init__(self, rows: Sequence[ParameterCoverage]) -> None:
+        self.rows = tuple(rows)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[ParameterCoverage]:
+        return iter(self.rows)
+
+    def __str__(self) -> str:
+        table = Table(Column("parameter", overflow="fold"), "shape", "posterior", "why")
+        for row in self:
+            table.add_row(row.parameter, "×".join(map(str, row.shape)), row.structure or "fixed", row.reason)
+        console = Console(width=120)
+        with console.capture() as captured:
+            console.print(table)
+        return captured.get()
+
+
+def describe(
+    model: nn.Module, layers: Mapping[str, Layer], fixed: Mapping[str, str], structures: Mapping[str, tuple[str, str]]
+) -> Coverage:
+    """Say of every parameter which structure it has, or why none.
+
+    `fixed` gives the reason for parameters outside of `layers`, and for layers by their name; `structures` the
+    structure of a layer and a note on it.
+    """
+    owners = {parameter: layer for layer in layers.values() for parameter in layer.parameters.values()}
+    rows = []
+    for name, parameter in model.named_parameters():
+        layer = owners.get(name)
+        if layer is None or layer.name not in structures:
+            structure, reason = None, fixed[name if layer is None else layer.name]
+        else:
+            structure, note = structures[layer.name]
+            reason = f"{type(layer.module).__name__} '{layer.name}'" + (f"; {note}" if note else "")
+        owner = None if layer is None else layer.name
+        rows.append(ParameterCoverage(name, tuple(parameter.shape), owner, structure, reason))
+    return Coverage(rows)
+
+
+def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tuple[dict[str, Layer], dict[str, str]]:
+    """Return the layers that get a posterior, by name, and why every other parameter is held fixed."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    users: dict[int, list[tuple[str, nn.Module]]] = {}
+    for name, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            users.setdefault(id(parameter), []).append((name, module))
+
+    layers: dict[str, Layer] = {}
+    reasons: dict[str, str] = {}
+    for name, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if not own or all(names[id(parameter)] in reasons for parameter in own.values()):
+            continue
+        rule = find_rule(module)
+        sharing = [user for parameter in own.values() for user in users[id(parameter)]]
+        strangers = [other for other, user in sharing if not _same_parameters(user, module)]
+        selected = patterns is None or any(fnmatchcase(other, p) for other, _ in sharing for p in patterns)
+        if rule is None:
+            reason = f"{type(module).__name__} has no rule in infoform.layers"
+        elif own.keys() != {"weight"} | ({"bias"} if module.bias is not None else set()):
+            reason = f"the weight of '{name}' is computed from other parameters (weight or spectral norm, say)"
+        elif strangers:
+            reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
+        elif not selected:
+            reason = "not selected by layers="
+        else:
+            modules = tuple(dict.fromkeys(user for _, user in sharing))
+            if not any(layer.modules == modules for layer in layers.values()):
+                layers[name] = Layer(name, rule, modules, {key: names[id(p)] for key, p in own.items()})
+            continue
+        reasons.update({names[id(parameter)]: reason for parameter in own.values()})
+    for layer in layers.values():  # a parameter with a posterior needs no excuse
+        for parameter_name in layer.parameters.values():
+            reasons.pop(parameter_name, None)
+    _check_selection(model, layers, patterns)
+    return layers, reasons
+
+
+def _same_parameters(one: nn.Module, other: nn.Module) -> bool:
+    first, second = dict(one.named_parameters(recurse=False)), dict(other.named_parameters(recurse=False))
+    return type(one) is type(other) and first.keys() == second.keys() and all(first[k] is second[k] for k in first)
+
+
+def _check_selection(model: nn.Module, layers: Mapping[str, Layer], patterns: Sequence[str] | None) -> None:
+    supported = [name for name, module in model.named_modules() if find_rule(module) is not None]
+    for pattern in patterns or []:
+        if not any(fnmatchcase(name, pattern) for name in supported):
+            shown = ", ".join(f"'{name}'" for name in supported[:8]) + (", ..." if len(supported) > 8 else "")
+            raise ValueError(
+                f"layers= must name layers with a rule, and '{pattern}' matches none; the model has {shown or 'none'}."
+            )
+    if not layers:
+        kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
+        raise ValueError(
+            "the model must have at least one layer with a rule (Linear, Conv1d, Conv2d, Conv3d) to give a posterior, "
+            f"got parameters only in {', '.join(kinds) or 'no module'}; add a rule in infoform.layers."
+        )

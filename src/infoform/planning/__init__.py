@@ -1,0 +1,1 @@
+"""What a posterior and its fit will cost, and how to spend a budget of bytes."""

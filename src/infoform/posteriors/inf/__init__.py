@@ -1,0 +1,1 @@
+"""INF, the sparse information form: structure, options, core of kept pairs, samples and Jacobians."""

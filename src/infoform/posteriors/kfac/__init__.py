@@ -1,0 +1,1 @@
+"""KFAC: one Kronecker product a layer, by eigenvectors or by Cholesky factors."""

@@ -1,0 +1,191 @@
+"""Precisions that are independent over output rows: R_g = diag(D_g) + W V Wᵀ, with W shared by all rows.
+
+The diagonal part of a posterior plus its prior. With B_g = D_g^(-1/2) W V^(1/2) and B_gᵀB_g = Q diag(k) Qᵀ (p × p):
+
+    R_g^(-1) = F_g F_gᵀ,    F_g = D_g^(-1/2) (I + B_g B_gᵀ)^(-1/2),    (I + B_g B_gᵀ)^(-p) = I − B_g M_g B_gᵀ
+
+with M_g (p × p) for p = 1/2 and 1. Without W all this is elementwise.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from infoform.curvature.eigenbasis import weighted_gram
+from infoform.posteriors.base import power
+from infoform.priors import LayerPrior
+
+PART = 2**18  # numbers that are held in float64 at a time
+
+
+def row_covariance(variances: Tensor, outputs: Tensor) -> Tensor:  # (N, G), (N, C, G) -> (N, C, C)
+    """Return Σ_g v_g g_c g_d: the covariance of outputs whose rows are independent."""
+    return (outputs * variances.unsqueeze(1)) @ outputs.mT
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlocks:
+    """R = blockdiag(R_g); a weight with D = 0 has no precision and is held fixed."""
+
+    diagonal: Tensor  # D (G, A)
+    prior: LayerPrior
+
+    def transform(self, x: Tensor) -> Tensor:  # (..., G, A)
+        """Return F x, with F Fᵀ = R⁻¹."""
+        return self.without_shared(self.root * x, 0)
+
+    def solve(self, x: Tensor) -> Tensor:
+        """Return R⁻¹ x."""
+        return self.without_shared(self.inverse * x, 1)
+
+    def without_shared(self, x: Tensor, which: int) -> Tensor:  # (..., G, A), overwritten
+        """Return x − D⁻¹ W V^(1/2) M V^(1/2) Wᵀ x, with M for F or for R⁻¹ (0 or 1)."""
+        if self.factor is None:
+            return x
+        return x.addcmul_(self.inverse, self.middle(x @ self.factor, which) @ self.factor.T, value=-1)
+
+    def middle(self, z: Tensor, which: int) -> Tensor:  # (..., G, p)
+        """Return M_g z_g for every row."""
+        return (z.unsqueeze(-2) @ self._middles[which]).squeeze(-2)
+
+    def quadratic_form(self, x: Tensor) -> Tensor:  # (..., G, A) -> (...)
+        """Return xᵀ R x."""
+        total = (self.diagonal * x**2).sum((-2, -1))
+        return total if self.factor is None else total + ((x @ self.factor) ** 2).sum((-2, -1))
+
+    def row_variance(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G)
+        """Return aᵀ R_g⁻¹ a for every example and row."""
+        variance = inputs**2 @ self.inverse.T
+        if self.factor is None:
+            return variance
+        taken: Tensor = torch.linalg.vector_norm(self.row_project(inputs), dim=2)
+        return variance - taken.square_().T
+
+    def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (G, N, p)
+        """Return L_gᵀ V^(1/2) Wᵀ D_g⁻¹ a for every row and example, with L_g L_gᵀ = M_g for R⁻¹."""
+        assert self.factor is not None
+        spread = inputs.unsqueeze(1) * self.factor.T  # (N, p, A)
+        inner = self.inverse @ spread.flatten(0, 1).T  # by rows, as the product with L_g wants it
+        return inner.view(len(inner), *spread.shape[:2]) @ self._whitener
+
+    def whitened(self, z: Tensor) -> Tensor:  # (..., G, p) -> (G, ..., p), the first axes as one
+        """Return L_gᵀ z_g for every row, with L_g L_gᵀ = M_g for R⁻¹."""
+        return z.flatten(0, -3).transpose(0, 1) @ self._whitener
+
+    def log_det(self) -> Tensor:
+        parts = (part.double() for part in self.diagonal.flatten().split(PART))  # whole, fresh pages cost most
+        total = torch.stack([torch.where(part > 0, part, 1).log_().sum() for part in parts]).sum()
+        return total if self.factor is None else total + self._spectrum[0].log1p().sum()
+
+    def diagonal_of(self) -> Tensor:  # (G, A)
+        """Return the diagonal of R."""
+        return self.diagonal if self.factor is None else self.diagonal + self.factor.square().sum(1)
+
+    def dense(self) -> Tensor:  # (G * A, G * A)
+        dense = self.diagonal.flatten().diag()
+        if self.factor is None:
+            return dense
+        eye = torch.eye(self.diagonal.shape[0], dtype=dense.dtype, device=dense.device)
+        return dense + torch.kron(eye, self.factor @ self.factor.T)
+
+    def gram(
+        self,
+        scale: Tensor | None,
+        input_vectors: Tensor,
+        gradient_vectors: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        shared: Tensor | None = None,
+    ) -> Tensor:  # (G, A), (A, a), (G, g), (K,), (K,) -> (K, K)
+        """Return U_Tᵀ S R⁻¹ S U_T, in float64: these few numbers decide over all others.
+
+        `shared` is `row_shared(scale, input_vectors)`, where it is at hand.
+        """
+        inverse = self.root.double() ** 2
+        weights = inverse if scale is None else inverse * scale.double() ** 2
+        input_vectors, gradient_vectors = input_vectors.double(), gradient_vectors.double()
+        gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
+        if self.factor is None:
+            return gram
+        shared = self.row_shared(scale, input_vectors) if shared is None else shared
+        whitened = (self._whitener64.mT @ shared).permute(2, 0, 1).contiguous()  # (a, G, p)
+        step = max(1, 2**22 // (len(rows) * whitened.shape[2]))
+        for start in range(0, whitened.shape[1], step):
+            part = slice(start, start + step)
+            by_pair = gradient_vectors[part].T.index_select(0, rows).unsqueeze(2)  # (K, chunk, 1)
+            picked = (whitened[:, part].index_select(0, columns) * by_pair).flatten(1)
+            gram.addmm_(picked, picked.T, alpha=-1)
+        return gram
+
+    def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
+        """Return V^(1/2) Wᵀ D_g⁻¹ S_g u_j for every row and column, in float64: what the two low ranks share."""
+        assert self.factor is not None
+        inverse, factor = self.root.double() ** 2, self.factor.double()
+        weights = inverse if scale is None else inverse * scale.double()
+        spread = factor.unsqueeze(2) * input_vectors.double().unsqueeze(1)  # (A, p, a)
+        return (weights @ spread.flatten(1)).view(len(weights), *spread.shape[1:])
+
+    @property
+    def half_middle(self) -> Tensor:  # (G, p, p)
+        """Return M for F."""
+        return self._middles[0]
+
+    def solved_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
+        """Return M (for R⁻¹) times `row_shared`."""
+        return self._middles[1] @ shared.to(self.diagonal.dtype)
+
+    def whitened_shared(self, shared: Tensor) -> Tensor:  # (G, p, a)
+        """Return Lᵀ (L Lᵀ = M for R⁻¹) times `row_shared`."""
+        return self._whitener.mT @ shared.to(self.diagonal.dtype)
+
+    def taken(self, whitened_shared: Tensor) -> Tensor:  # (G, p, a) -> (G, p, p + a)
+        """Return [L, L Lᵀ V^(1/2) Wᵀ D⁻¹ S U_A] for every row, from `whitened_shared`: see outer.py."""
+        return torch.cat([self._whitener, self._whitener @ whitened_shared], dim=2)
+
+    @cached_property
+    def root(self) -> Tensor:  # D^(-1/2) (G, A)
+        return power(self.diagonal, -0.5)
+
+    @cached_property
+    def inverse(self) -> Tensor:  # D^(-1) (G, A)
+        return self.root**2
+
+    def scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
+        return self.inverse if scale is None else self.inverse * scale
+
+    @cached_property
+    def factor(self) -> Tensor | None:  # W V^(1/2) (A, p)
+        if self.prior.vectors is None or self.prior.values is None:
+            return None
+        return self.prior.vectors.to(self.diagonal.dtype) * self.prior.values.sqrt().to(self.diagonal.dtype)
+
+    @cached_property
+    def _spectrum(self) -> tuple[Tensor, Tensor]:  # k (G, p), Q (G, p, p), in float64
+        assert self.factor is not None
+        factor = self.factor.double()
+        size = factor.shape[1]
+        lower = torch.tril_indices(size, size, device=factor.device)
+        grams = self.root.new_zeros(len(self.root), size, size, dtype=torch.float64)
+        grams[:, lower[0], lower[1]] = self.root.double() ** 2 @ (factor[:, lower[0]] * factor[:, lower[1]])
+        values, vectors = torch.linalg.eigh(grams, UPLO="L")
+        return values.clamp_min(0), vectors
+
+    @cached_property
+    def _whitener64(self) -> Tensor:  # L = Q (1 + k)^(-1/2) (G, p, p), in float64
+        values, vectors = self._spectrum
+        return vectors / (1 + values).sqrt().unsqueeze(1)
+
+    @cached_property
+    def _whitener(self) -> Tensor:
+        return self._whitener64.to(self.diagonal.dtype)
+
+    @cached_property
+    def _middles(self) -> tuple[Tensor, Tensor]:  # (G, p, p) each
+        """Return Q diag((1 − (1+k)^(-p)) / k) Qᵀ for p = 1/2 and 1, written so that nothing cancels as k goes to 0."""
+        values, vectors = self._spectrum
+        grown = (1 + values).sqrt()
+        half = vectors / (grown * (grown + 1)).unsqueeze(1) @ vectors.mT
+        one = self._whitener64 @ self._whitener64.mT
+        return half.to(self.diagonal.dtype), one.to(self.diagonal.dtype)

@@ -1,0 +1,1 @@
+"""The hyperparameters of a posterior: by evidence, or by a search on validation data."""

@@ -1,0 +1,192 @@
+"""Choosing N and τ by a search on validation data: a grid, at random (the paper's two), or by Optuna.
+
+All trials see the same random numbers, so that they differ by nothing but the pair (N, τ), and each is kept.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infoform.common.checks import check_choice, check_whole
+
+METHODS = ("grid", "random", "optuna")
+OBJECTIVES = ("nll", "ece", "brier")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One pair of a search and what it scored."""
+
+    num_data: float
+    prior_precision: float
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search over pairs (N, τ) between bounds, on logarithmic scales; kept in `path` and resumed from it."""
+
+    objective: str
+    method: str
+    trials: int
+    num_data: tuple[float, float]
+    prior_precision: tuple[float, float]
+    seed: int
+    path: str | os.PathLike[str] | None
+    settings: Mapping[str, Any]  # what else the scores depend on
+
+    def __post_init__(self) -> None:
+        check_choice("objective (with val_loader)", self.objective, OBJECTIVES)
+        check_choice("method", self.method, METHODS)
+        check_whole("trials", self.trials)
+        for name in ("prior_precision", "num_data"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high < math.inf:
+                raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
+
+    def run(self, score: Callable[[float, float], dict[str, float]], tick: Callable[[int], None]) -> list[Trial]:
+        """Score every pair; `score` takes (N, τ)."""
+        done = self._read()
+        for _ in done:
+            tick(1)
+        propose, tell = self._optuna(done) if self.method == "optuna" else self._listed(done)
+        while len(done) < self.trials:
+            pair = propose()
+            done.append(Trial(*pair, self._checked(score(*pair))))
+            tell(done[-1].scores[self.objective])
+            self._write(done)
+            tick(1)
+        return done
+
+    def at_edge(self, trial: Trial) -> bool:
+        """Whether a trial's τ lies within a hundredth of an end of the range (on its logarithmic scale)."""
+        low, high = map(math.log, self.prior_precision)
+        margin = (high - low) / 100
+        return margin > 0 and not low + margin < math.log(trial.prior_precision) < high - margin
+
+    def _checked(self, scores: dict[str, float]) -> dict[str, float]:
+        if self.objective not in scores:
+            raise ValueError(f"objective {self.objective!r} is for classification; use 'nll'.")
+        return scores
+
+    def _listed(self, done: Sequence[Trial]) -> tuple[Callable[[], tuple[float, float]], Callable[[float], None]]:
+        pairs = iter((self._grid() if self.method == "grid" else self._random())[len(done) :])
+        return lambda: next(pairs), lambda _: None
+
+    def _grid(self) -> list[tuple[float, float]]:
+        """Return the first `trials` pairs of a grid with about two values of τ for each of N."""
+        columns = 1 if self.num_data[0] == self.num_data[1] else max(2, round(math.sqrt(self.trials / 2)))
+        counts = np.geomspace(*self.num_data, columns) if columns > 1 else np.array([self.num_data[0]])
+        taus = np.geomspace(*self.prior_precision, max(2, math.ceil(self.trials / columns)))
+        return [(float(count), float(tau)) for count in counts for tau in taus][: self.trials]
+
+    def _random(self) -> list[tuple[float, float]]:
+        uniform = np.random.default_rng(self.seed).random((self.trials, 2))
+        bounds = np.log([self.num_data, self.prior_precision])  # (2, 2)
+        drawn = np.exp(bounds[:, 0] + uniform * (bounds[:, 1] - bounds[:, 0]))
+        return [(float(count), float(tau)) for count, tau in drawn]
+
+    def _optuna(self, done: Sequence[Trial]) -> tuple[Callable[[], tuple[float, float]], Callable[[float], None]]:
+        try:
+            import optuna
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                "method='optuna' needs Optuna, which is not installed; pip install 'infoform[tune]', or use 'random'."
+            ) from None
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        names = ("num_data", "prior_precision")
+        space: dict[str, Any] = {}
+        for name in names:
+            low, high = getattr(self, name)
+            space[name] = optuna.distributions.FloatDistribution(low, high, log=True)
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self.seed + len(done)))
+        for old in done:
+            if math.isfinite(old.scores[self.objective]):
+                params = {name: getattr(old, name) for name in names}
+                value = old.scores[self.objective]
+                study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
+        asked: list[Any] = []
+
+        def propose() -> tuple[float, float]:
+            asked.append(study.ask(space))
+            return asked[-1].params["num_data"], asked[-1].params["prior_precision"]
+
+        def tell(value: float) -> None:
+            if math.isfinite(value):
+                study.tell(asked[-1], value)
+            else:
+                study.tell(asked[-1], state=optuna.trial.TrialState.FAIL)
+
+        return propose, tell
+
+    def _described(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("method", "num_data", "prior_precision", "seed")}
+        if self.method == "grid":
+            own["trials"] = self.trials  # another number is another grid
+        described: dict[str, Any] = json.loads(json.dumps({**self.settings, **own}))
+        return described
+
+    def _read(self) -> list[Trial]:
+        if self.path is None or not Path(self.path).exists():
+            return []
+        try:
+            saved = json.loads(Path(self.path).read_text())
+            trials = [Trial(**trial) for trial in saved["trials"]]
+            settings = saved["settings"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"'{self.path}' holds no trials of a search ({error}); remove it or give another path."
+            ) from error
+        if settings != self._described():
+            raise ValueError(
+                f"'{self.path}' holds the trials of a search with other settings; remove it or give another path."
+            )
+        return trials[: self.trials]
+
+    def _write(self, trials: Sequence[Trial]) -> None:
+        if self.path is None:
+            return
+        temporary = Path(f"{os.fspath(self.path)}.tmp")
+        content = {"settings": self._described(), "trials": [asdict(trial) for trial in trials]}
+        temporary.write_text(json.dumps(content, indent=1))
+        os.replace(temporary, self.path)
+
+
+def best_trial(trials: Iterable[Trial], objective: str) -> Trial:
+    """Return the trial of the smallest score; those that are not finite do not count."""
+    finite = [trial for trial in trials if math.isfinite(trial.scores[objective])]
+    if not finite:
+        raise ValueError(f"no trial gave a finite {objective}; search over larger prior precisions.")
+    return min(finite, key=lambda trial: trial.scores[objective])
+
+
+def draw_landscape(trials: Sequence[Trial], objective: str, path: str | os.PathLike[str]) -> None:
+    """Save a picture of the objective over (N, τ), as in the paper's supplement; crosses are not finite."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    best = best_trial(trials, objective)
+    shown = [trial for trial in trials if math.isfinite(trial.scores[objective])]
+    broken = [trial for trial in trials if not math.isfinite(trial.scores[objective])]
+    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    points = axes.scatter(
+        [trial.num_data for trial in shown],
+        [trial.prior_precision for trial in shown],
+        c=[trial.scores[objective] for trial in shown],
+        s=60,
+        cmap="viridis_r",
+    )
+    axes.scatter([t.num_data for t in broken], [t.prior_precision for t in broken], marker="x", c="tab:red")
+    axes.scatter([best.num_data], [best.prior_precision], s=160, facecolors="none", edgecolors="black", label="best")
+    axes.set(xscale="log", yscale="log", xlabel="N (num_data)", ylabel="τ (prior_precision)")
+    axes.legend(loc="upper left")
+    figure.colorbar(points, label=objective)
+    figure.savefig(path, dpi=150)
