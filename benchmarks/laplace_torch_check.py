@@ -21,14 +21,14 @@ from command_line import look_at_experiments
 from torch import Tensor
 
 from infoform.experiments import get_experiment
-from infoform.experiments.classification import Classification, Run, batches
-from infoform.experiments.classification_measures import measures
-from infoform.experiments.line_search import find_least_nll
-from infoform.experiments.markdown import table
-from infoform.experiments.result import Result
+from infoform.experiments.classification.experiment import Classification, Run, batches
+from infoform.experiments.classification.measures import measures
+from infoform.experiments.search.line_search import find_least_nll
 from infoform.likelihoods import get_likelihood
 from infoform.metrics import nll
+from infoform.pages.markdown import table
 from infoform.prediction import Prediction
+from infoform.records.study_result import Result
 
 RESULTS = Path(__file__).parent / "results" / "laplace_torch.json"
 PAGE = Path(__file__).parent.parent / "docs" / "laplace-torch.md"

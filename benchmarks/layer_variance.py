@@ -18,16 +18,16 @@ from torch import Tensor
 
 import infoform
 from infoform.experiments import get_experiment
-from infoform.experiments.classification import Classification, Run, batches
-from infoform.experiments.classification_measures import measures
-from infoform.experiments.classification_targets import WIDE
-from infoform.experiments.markdown import table
-from infoform.experiments.result import Result
+from infoform.experiments.classification.experiment import Classification, Run, batches
+from infoform.experiments.classification.measures import measures
+from infoform.experiments.classification.targets import WIDE
 from infoform.metrics import nll
 from infoform.network.batches import read_inputs
+from infoform.pages.markdown import table
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.predictor import Predictor
 from infoform.prediction import Prediction
+from infoform.records.study_result import Result
 
 RESULTS = Path(__file__).parent / "results" / "layer_variance.json"
 PAGE = Path(__file__).parent.parent / "docs" / "layer-variance.md"

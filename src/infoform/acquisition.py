@@ -29,7 +29,7 @@ from infoform.common.randomness import isolated
 from infoform.likelihoods import Classification, Likelihood
 from infoform.network.batches import device_of
 from infoform.predicting.predictor import KINDS, Predictor
-from infoform.predicting.resumable_batches import Keep, Kind, of_each_batch
+from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
 from infoform.predicting.sampled_networks import Sampled
 from infoform.prediction import Prediction
 
@@ -49,7 +49,7 @@ def acquire(
     samples: int = 100,
     seed: int | None = None,
     greedy: bool = True,
-    keep: Keep | None = None,
+    keep: BatchStore | None = None,
     progress: bool = True,
 ) -> Tensor:  # (n,)
     """Return the positions, in the pool loader's order, of the n inputs to label next, the best first.
@@ -131,7 +131,7 @@ def _pool_outputs(
     samples: int,
     kind: str,
     seed: int,
-    keep: Keep | None = None,
+    keep: BatchStore | None = None,
     *,
     progress: bool,
 ) -> tuple[Tensor, Tensor]:  # -> (M, N, C), (N, C)
@@ -141,11 +141,9 @@ def _pool_outputs(
     with progress_bar(progress) as bar, isolated(seed, loader=pool_loader):
         tick = bar("pool", len(pool_loader) if isinstance(pool_loader, Sized) else None)
         make = partial(networks.over, samples=samples, seed=seed, often=keep is not None, tick=tick)
-        outputs = Kind(make, vars, lambda kept: Sampled(**kept))
+        outputs = BatchCodec(make, vars, lambda kept: Sampled(**kept))
         device = device_of(laplace.model)
-        every = [
-            one for _, one in of_each_batch(pool_loader, outputs, device=device, copied=True, keep=keep, tick=tick)
-        ]
+        every = [one for _, one in over_batches(pool_loader, outputs, device=device, copied=True, keep=keep, tick=tick)]
     if not every:
         raise ValueError("the pool must have at least one input, and its loader gave none.")
     return torch.cat([one.outputs for one in every], dim=1), torch.cat([one.plain for one in every])

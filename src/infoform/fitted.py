@@ -16,7 +16,7 @@ from infoform.priors import LayerPrior, Prior
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
+class Fitted:
     """A fit, and what has been asked of it so far."""
 
     fit: Fit
@@ -30,7 +30,7 @@ class Built:
         settings: Settings,
         layers: Mapping[str, LayerPosterior],
         inputs: Mapping[str, InputSpectrum],
-    ) -> "Built":
+    ) -> "Fitted":
         """Return what a file holds: the layers in one structure, perhaps without the curvature they came from."""
         return cls(fit, {_key(*settings.resolve(None, {})): dict(layers)}, dict(inputs))
 

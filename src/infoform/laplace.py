@@ -15,9 +15,9 @@ from infoform.common.checks import check_choice, check_whole
 from infoform.common.processes import Processes
 from infoform.common.progress import progress_bar
 from infoform.curvature.curvature import Curvature, Fit
-from infoform.curvature.request import CHUNK_BYTES, EVERYTHING, Wanted
+from infoform.curvature.request import ALL_STATISTICS, CHUNK_BYTES, StatisticsRequest
 from infoform.defaults import default_prior
-from infoform.fitted import Built
+from infoform.fitted import Fitted
 from infoform.fitting.checkpoint import Checkpoint
 from infoform.fitting.fit import fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
@@ -31,13 +31,13 @@ from infoform.planning.plan import Plan
 from infoform.posteriors import STRUCTURES, LayerPosterior
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.over_loader import predict_all, warn_if_worse
-from infoform.predicting.predictor import How, Predictor
-from infoform.predicting.resumable_batches import Keep
+from infoform.predicting.predictor import PredictOptions, Predictor
+from infoform.predicting.resumable_batches import BatchStore
 from infoform.prediction import Prediction
 from infoform.priors import Prior, get_prior
 from infoform.saved import Archive, pack, unpack
 from infoform.tuning.by_evidence import maximise_evidence
-from infoform.tuning.by_validation import HeldOut, search_held_out
+from infoform.tuning.by_validation import ValidationData, search_on_validation
 from infoform.tuning.evidence import log_evidence
 from infoform.tuning.search import Trial
 
@@ -113,7 +113,7 @@ class Laplace:
         self.noise: float | None = None
         self.prior = get_prior(default_prior(structure, self.likelihood) if prior is None else prior)
         self._default_prior = prior is None
-        self._built: Built | None = None
+        self._built: Fitted | None = None
         self._warned = False
         self.trials: list[Trial] = []
 
@@ -141,12 +141,12 @@ class Laplace:
         a folder, that takes what has been measured; both are the model's device where not given.
         """
         structure, options = self.settings.resolve(None, {})
-        wanted = EVERYTHING if self.settings.statistics == "all" else STRUCTURES[structure].wanted(options)
+        request = ALL_STATISTICS if self.settings.statistics == "all" else STRUCTURES[structure].request(options)
         if structure == "full":
             self._check_blocks()
         previous = replace(self._fitted().fit, curvature=self.curvature) if update else None
         how: dict[str, Any] = {
-            "wanted": wanted | Wanted(inputs=self.prior.needs_inputs),
+            "request": request | StatisticsRequest(inputs=self.prior.needs_inputs),
             "settings": self.settings.for_fit(),
             "place": Placement.of(self.model, device=device, offload=offload),
             "previous": previous,
@@ -159,7 +159,7 @@ class Laplace:
             budget = read_bytes(max_memory)
             fit = fit_in_groups(self.model, loader, self.likelihood, self.layers, max_memory=budget, **how)
         noise = self.likelihood.fitted_noise(fit.summary)
-        self._built = Built(fit)
+        self._built = Fitted(fit)
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
         return self
 
@@ -260,10 +260,10 @@ class Laplace:
             return self
         check_choice("noise (with val_loader)", noise, ("residuals",))
         examples = float(self._fitted().fit.summary.num_examples)
-        how = How(kind, samples, link, self.settings.seed if seed is None else seed)
+        how = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         prior = self.prior.tuned(by_evidence=False)
-        self.trials, best = search_held_out(
-            HeldOut.read(val_loader, seed=how.seed),
+        self.trials, best = search_on_validation(
+            ValidationData.read(val_loader, seed=how.seed),
             lambda count, tau: self._predictor(self.posterior(prior=prior.with_precision(tau), num_data=count)),
             how,
             noise=self.noise,
@@ -316,7 +316,7 @@ class Laplace:
         "bridge". `posterior` is
         another than the object's own, as `posterior(structure=...)` gives it.
         """
-        how = How(kind, samples, link, self.settings.seed if seed is None else seed)
+        how = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
         prediction = self._predictor(posterior).predict(batch, how, noise=self.noise)
         self._warned = self._warned or warn_if_worse(kind, prediction, None)
@@ -332,7 +332,7 @@ class Laplace:
         seed: int | None = None,
         posterior: Posterior | None = None,
         gather: bool | None = None,
-        keep: Keep | None = None,
+        keep: BatchStore | None = None,
         progress: bool = True,
     ) -> tuple[Prediction, Tensor | None]:
         """Return one prediction for all of a loader's data, and its targets where it gives any.
@@ -342,7 +342,7 @@ class Laplace:
         DistributedSampler, if not said otherwise. `keep` is called with every batch, and returns its place: what was
         kept of it from an earlier call, or where to keep it now (see kept.py).
         """
-        how = How(kind, samples, link, self.settings.seed if seed is None else seed)
+        how = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
             tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
             sampler = distributed_sampler(loader)
@@ -413,7 +413,7 @@ class Laplace:
         archive = unpack(tensors, saved, likelihood)
         laplace = cls(model, archive.likelihood, prior=archive.prior, **vars(archive.settings))
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
-        laplace._built = Built.loaded(archive.fit, archive.settings, archive.layers, archive.inputs)
+        laplace._built = Fitted.loaded(archive.fit, archive.settings, archive.layers, archive.inputs)
         laplace._default_prior = saved["default_prior"]
         return laplace
 
@@ -462,7 +462,7 @@ class Laplace:
     def _fit(self) -> Fit | None:
         return None if self._built is None else self._built.fit
 
-    def _fitted(self) -> Built:
+    def _fitted(self) -> Fitted:
         if self._built is None:
             raise RuntimeError(
                 "this Laplace has no posterior yet; call fit(loader) first, or infoform.load(path, model)."

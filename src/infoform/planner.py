@@ -16,15 +16,15 @@ from infoform.common.bytes import available_bytes, read_bytes, show_bytes
 from infoform.common.checks import check_whole
 from infoform.curvature.curvature import Curvature, pack_curvature
 from infoform.curvature.dimensions import Dimensions
-from infoform.curvature.request import CHUNK_BYTES, EVERYTHING, Wanted, reads_again
-from infoform.fitting.fit_memory import choose_groups, demands, largest_peak, layer_dimensions
+from infoform.curvature.request import ALL_STATISTICS, CHUNK_BYTES, StatisticsRequest, rereads_selected
+from infoform.fitting.fit_memory import choose_groups, largest_peak, layer_dimensions, layer_memory
 from infoform.fitting.layer_costs import eigen_flops, fit_flops, forward_flops, statistics_bytes
 from infoform.laplace import Laplace
 from infoform.network.batches import device_of
 from infoform.network.probe import probe
 from infoform.options import Rank
 from infoform.planning.plan import LayerPlan, Plan
-from infoform.planning.rank_budget import bought_at, rank_curve, spend
+from infoform.planning.rank_budget import choice_at, rank_curve, spend
 from infoform.posteriors import STRUCTURES, Inf
 from infoform.posteriors.planned_bytes import posterior_bytes, prior_bytes
 
@@ -99,26 +99,27 @@ def _before_fit(
     kind, options = settings.resolve(None, {})
     seen = None if example is None else probe(laplace.model, example)
 
-    def at(rank: Rank | None) -> tuple[Wanted, dict[str, Dimensions]]:
+    def at(rank: Rank | None) -> tuple[StatisticsRequest, dict[str, Dimensions]]:
         given = options if rank is None else options | {"rank": rank}
-        wanted = EVERYTHING if settings.statistics == "all" else STRUCTURES[kind].wanted(given)
-        wanted = wanted | Wanted(inputs=laplace.prior.needs_inputs)
+        request = ALL_STATISTICS if settings.statistics == "all" else STRUCTURES[kind].request(given)
+        request = request | StatisticsRequest(inputs=laplace.prior.needs_inputs)
         uses = {} if seen is None else seen.uses
-        return wanted, {
-            name: layer_dimensions(layer, wanted, for_fit, use=uses.get(name)) for name, layer in laplace.layers.items()
+        return request, {
+            name: layer_dimensions(layer, request, for_fit, use=uses.get(name))
+            for name, layer in laplace.layers.items()
         }
 
     if budget is None:
-        wanted, sizes = at(None)
+        request, sizes = at(None)
         ranks = {name: _asked_rank(options.get("rank", 1), name, size) for name, size in sizes.items()}
     else:
         rank = _rank_within(budget, kind, options, lambda rank: at(rank)[1])
-        wanted, sizes = at(rank)
+        request, sizes = at(rank)
         ranks = {name: min(rank, size.pairs) for name, size in sizes.items()}
     blocks = {name: size.weights <= settings.block_limit for name, size in sizes.items()}
-    sifted = reads_again(wanted, for_fit)
+    sifted = rereads_selected(request, for_fit)
     statistics = {
-        name: statistics_bytes(size, wanted, block=blocks[name], sifted=sifted) for name, size in sizes.items()
+        name: statistics_bytes(size, request, block=blocks[name], sifted=sifted) for name, size in sizes.items()
     }
     rows = tuple(
         LayerPlan(
@@ -138,16 +139,16 @@ def _before_fit(
         count = outputs or seen.outputs
         vectors = laplace.likelihood.num_vectors(count, settings.fisher, settings.fisher_samples)
         forward = sum(
-            forward_flops(layer_dimensions(layer, wanted, for_fit, use=seen.uses[name]))
+            forward_flops(layer_dimensions(layer, request, for_fit, use=seen.uses[name]))
             for name, layer in seen.layers.items()
         )
-        extra = sum(fit_flops(one, wanted, block=blocks[name], vectors=vectors) for name, one in called.items())
-        needed = demands(laplace.layers, seen, wanted, for_fit)
+        extra = sum(fit_flops(one, request, block=blocks[name], vectors=vectors) for name, one in called.items())
+        needed = layer_memory(laplace.layers, seen, request, for_fit)
         if limit is not None:
             groups = choose_groups(needed, budget=limit, stays=stays)
-        number = (2 if wanted.bases else 1) * len(groups)
+        number = (2 if request.bases else 1) * len(groups)
         cost = (number * (1 + vectors) * forward + extra) / (3 * forward)
-        eigen = sum(eigen_flops(size, wanted) for size in called.values()) / (3 * forward)
+        eigen = sum(eigen_flops(size, request) for size in called.values()) / (3 * forward)
         peak = largest_peak(needed, groups, stays=stays)
     notes = []
     if kind == "inf":
@@ -209,7 +210,7 @@ def _after_fit(laplace: Laplace, structure: str | None, budget: int | None, max_
         bought = spend(curves, budget)
         for name, one in bought.items():
             total, held = curves[name].total, _held_bytes(curvatures[name])
-            share = _share(bought_at(curves[name], one.rank).energy, total)
+            share = _share(choice_at(curves[name], one.rank).energy, total)
             rows.append(LayerPlan(name, curvatures[name].shape, one.rank, one.nbytes, held, total, share))
         full = [name for name, one in bought.items() if one.rank == len(curves[name].nbytes) == max_rank]
         if full:

@@ -161,7 +161,7 @@ def test_an_unknown_experiment_and_a_missing_result(home: Path, fail: Fail) -> N
 
 def test_an_experiment_runs_with_the_options_given(home: Path, succeed: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from infoform.experiments import runner
-    from infoform.experiments.result import Result as Outcome
+    from infoform.records.study_result import Result as Outcome
 
     given: dict[str, Any] = {}
 

@@ -20,7 +20,7 @@ from dense import (
 )
 from infoform import Curvature, Likelihood, Regression
 from infoform.curvature.request import BASES
-from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, part_weights
+from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS
 from models import MODELS, TokenPool, Wrapped
 
@@ -400,11 +400,11 @@ def gradient_moment(one: Curvature) -> Tensor:  # E Σ ∇∇ᵀ (G, G), from th
 def test_most_residuals_are_made_up_for_by_one_in_eight() -> None:
     """After the first ones every eighth counts eightfold, whatever the cut into fits and batches."""
     for whole in (WHOLE_RESIDUAL, WHOLE_INPUTS):
-        weights = part_weights(range(1000), whole=whole)
+        weights = subsample_weights(range(1000), whole=whole)
         assert weights[:whole].eq(1).all()
         assert set(weights[whole:].tolist()) == {0.0, 8.0}
         assert float(weights.sum()) == 1000
-        parts = [part_weights(range(77), whole=whole), part_weights(range(77, 1000), whole=whole)]
+        parts = [subsample_weights(range(77), whole=whole), subsample_weights(range(77, 1000), whole=whole)]
         assert torch.equal(torch.cat(parts), weights)
 
 
@@ -413,7 +413,7 @@ def test_a_residual_of_many_examples_is_the_weighted_average() -> None:
     curvature = fit_curvature(model, list(x.split(40)), fisher="exact", basis_size=2)
     outputs = read_logits(model(x)).detach()
     vectors = exact_vectors(LIKELIHOODS["classification"](), outputs)
-    weights = part_weights(range(150), whole=WHOLE_RESIDUAL)
+    weights = subsample_weights(range(150), whole=WHOLE_RESIDUAL)
     for name, one in curvature.items():
         eigen = one.bases["gradient"]
         gradients = make_reference(model, name, x, vectors).gradients * weights.sqrt()[:, None, None, None]

@@ -11,7 +11,7 @@ from dense import assert_close
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import symmetric_eigh
 from infoform.curvature.sketch import nystrom, random_columns
-from infoform.curvature.subsampling import WHOLE_INPUTS, part_weights
+from infoform.curvature.subsampling import WHOLE_INPUTS, subsample_weights
 
 SIZE = 40
 
@@ -143,7 +143,7 @@ def test_more_data_adds_to_a_large_layers_prior() -> None:
     assert before is not None
     assert after is not None
     assert torch.equal(after.vectors, before.vectors)
-    weights = part_weights(range(40), whole=WHOLE_INPUTS)
+    weights = subsample_weights(range(40), whole=WHOLE_INPUTS)
     rows = torch.cat([x, torch.ones(40, 1, dtype=torch.float64)], 1)
     assert_close(after.diagonal, weights @ rows.square() / weights.sum())
     first = weights[:25] @ (rows[:25] @ before.vectors).square() / weights[:25].sum()

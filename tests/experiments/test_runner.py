@@ -13,8 +13,8 @@ from infoform import experiments
 from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment
 from infoform.experiments.__main__ import main
 from infoform.experiments.claims import Claims
-from infoform.experiments.markdown import bold_best, mean_std, table
 from infoform.experiments.runner import page_text, reproduce, result_path, write_page
+from infoform.pages.markdown import bold_best, mean_std, table
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from dense import assert_close
-from infoform.fitting.accumulate import KEPT_PART, Intake, kept_rows, shared_limit
+from infoform.fitting.accumulate import WAITING_SHARE_OF_CHUNK, GradientAccumulator, shared_limit, waiting_rows
 from infoform.fitting.per_example_gradients import Gradients
 from infoform.fitting.running_sums import Squares, Sums
 from infoform.network.capture import Call
@@ -41,8 +41,11 @@ def call_of(module: nn.Module, x: Tensor, g: Tensor) -> Call:
 def rows(limit: int, sizes: list[int], *, single: bool = True, gap: int = 0) -> tuple[Parts, Squares, Tensor, Tensor]:
     module = nn.Linear(3, 2).double()
     parts, squares = Parts(), Squares((2, 4))
-    intake = Intake(
-        layer_of(module), [parts, squares], limit=limit * 6 * 8 * (KEPT_PART if single else 1), single=single
+    intake = GradientAccumulator(
+        layer_of(module),
+        [parts, squares],
+        limit=limit * 6 * 8 * (WAITING_SHARE_OF_CHUNK if single else 1),
+        single=single,
     )
     x, g = torch.randn(sum(sizes), 3, dtype=torch.float64), torch.randn(sum(sizes), 2, dtype=torch.float64)
     index = 0
@@ -78,7 +81,7 @@ def test_patches_and_gradients_stay_within_the_limit() -> None:
     module = nn.Conv2d(2, 3, 2).double()
     each = (3 * 9 + 4 * 9) * 8  # ∇ and four patches
     parts = Parts()
-    intake = Intake(layer_of(module), [parts], limit=2 * each, single=True)
+    intake = GradientAccumulator(layer_of(module), [parts], limit=2 * each, single=True)
     call = call_of(module, torch.randn(5, 2, 3, 3).double(), torch.randn(5, 3, 2, 2).double())
     intake.add([call], numbers=torch.arange(7, 7 + len(call.inputs)), first=True)
     assert parts.parts == [(7, 2), (9, 2), (11, 1)]
@@ -97,7 +100,7 @@ def test_large_gradients_are_squared_one_by_one_where_nothing_else_is_wanted_of_
     sums: tuple[type[Parts], ...], expected: list[tuple[int, int]]
 ) -> None:
     module, own = nn.Linear(1023, 1024), [one() for one in sums]  # ∇ has 4 MiB
-    intake = Intake(layer_of(module), own, limit=2**24, single=True)
+    intake = GradientAccumulator(layer_of(module), own, limit=2**24, single=True)
     intake.add([call_of(module, torch.ones(3, 2, 1023), torch.ones(3, 2, 1024))], numbers=torch.arange(3), first=True)
     assert all(one.parts == expected for one in own)
 
@@ -114,7 +117,7 @@ def test_patches_that_are_never_unfolded_do_not_count(module: nn.Conv2d, expecte
         torch.ones(4, module.in_channels, 34, 34),
         LoneParts(),
     )  # 1,024 patches and a ∇ of 16 rows, of half a KiB each
-    intake = Intake(layer_of(module), [own], limit=2**20, single=True)
+    intake = GradientAccumulator(layer_of(module), [own], limit=2**20, single=True)
     intake.add([call_of(module, x, torch.ones(4, 16, 32, 32))], numbers=torch.arange(4), first=True)
     assert own.parts == expected
 
@@ -123,7 +126,7 @@ def test_patches_that_are_never_unfolded_do_not_count(module: nn.Conv2d, expecte
     ("size", "limit", "rows"), [(8, 2**24, 2**17), (4096, 2**24, 256), (8192, 2**20, 16), (9, 1, 1)]
 )
 def test_waiting_gradients_are_few_where_they_are_large(size: int, limit: int, rows: int) -> None:
-    assert kept_rows(size, limit) == rows  # a MiB, 256 of them, an eighth of the limit, at least one
+    assert waiting_rows(size, limit) == rows  # a MiB, 256 of them, an eighth of the limit, at least one
 
 
 def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:
@@ -134,7 +137,7 @@ def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:
     module = nn.Conv1d(2, 3, 2).double()
     parts = Parts()
     each = (3 * 5 + 3 * 5) * 8
-    intake = Intake(layer_of(module), [parts], limit=10 * each, single=True, shared=3 * each)
+    intake = GradientAccumulator(layer_of(module), [parts], limit=10 * each, single=True, shared=3 * each)
     call = call_of(module, torch.randn(5, 2, 4).double(), torch.randn(5, 3, 3).double())
     intake.add([call], numbers=torch.arange(5), first=True)
     assert parts.parts == [(0, 3), (3, 2)]
@@ -143,7 +146,7 @@ def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:
 def test_half_precision_is_summed_in_single() -> None:
     module = nn.Linear(3, 2, dtype=torch.bfloat16)
     squares = Squares((2, 4))
-    intake = Intake(layer_of(module), [squares], limit=2**20, single=True)
+    intake = GradientAccumulator(layer_of(module), [squares], limit=2**20, single=True)
     x, g = torch.randn(5, 3).bfloat16(), torch.randn(5, 2).bfloat16()
     intake.add([call_of(module, x, g)], numbers=torch.arange(len(x)), first=True)
     intake.release()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from infoform import Laplace
-from infoform.common.digest import folded
+from infoform.common.digest import update_digest
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.checkpoint import Checkpoint, Snapshot
 from infoform.fitting.data_pass import DataPass
@@ -530,11 +530,11 @@ def test_a_digest_tells_batches_apart() -> None:
         (x.numpy(), y.numpy() + 1),
         [x, object()],
     ]
-    digests = [folded(batch, 0) for batch in batches]
+    digests = [update_digest(batch, 0) for batch in batches]
     assert len(set(digests)) == len(batches)
-    assert digests == [folded(batch, 0) for batch in batches]
+    assert digests == [update_digest(batch, 0) for batch in batches]
     assert json.loads(json.dumps(digests)) == digests
-    assert folded(x, 1) != folded(x, 2)
+    assert update_digest(x, 1) != update_digest(x, 2)
 
 
 def test_a_process_that_ignores_ctrl_c_goes_on_doing_so(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from dense import assert_close
 from infoform import Laplace
 from infoform.common.randomness import UniformStream
-from infoform.fitting.example_selection import WHOLE, Sieve
-from infoform.network.batches import Batch, chosen_rows
+from infoform.fitting.example_selection import WHOLE, ExampleSelector
+from infoform.network.batches import Batch, select_rows
 from infoform.network.capture import Capture
 
 EXAMPLES = WHOLE + 150
@@ -191,7 +191,7 @@ def test_arguments_that_cannot_be_cut_are_sent_back_whole() -> None:
 )
 def test_rows_are_chosen_where_every_argument_has_them_or_is_plain(value: Any, cut: bool) -> None:
     x = torch.arange(8.0).reshape(4, 2)
-    chosen = chosen_rows(Batch((x,), {"other": value}, torch.arange(4)), torch.tensor([0, 3]))
+    chosen = select_rows(Batch((x,), {"other": value}, torch.arange(4)), torch.tensor([0, 3]))
     assert (chosen is not None) == cut
     if chosen is not None:
         assert torch.equal(chosen.args[0], x[[0, 3]])
@@ -242,15 +242,15 @@ def test_fits_with_nothing_that_makes_up_for_examples_left_out_take_every_one(op
 def test_a_sieve_keeps_the_first_examples_and_those_above_a_share_of_the_mean(size: int) -> None:
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5)
     energy, first = vectors.double().square().sum(1), torch.arange(400) < WHOLE
-    sieve, chosen = Sieve(0.3), []
+    sieve, chosen = ExampleSelector(0.3), []
     for numbers in torch.arange(400).split(size):
         chosen.append(sieve.choose(vectors[numbers], numbers))
-        other = Sieve(0.3)  # as after a break
+        other = ExampleSelector(0.3)  # as after a break
         other.restore(*sieve.state())
         sieve = other
     assert torch.equal(torch.cat(chosen), first | (energy >= 0.3 * energy[:WHOLE].mean()))
     sieve.settle()
-    other = Sieve(0.3)
+    other = ExampleSelector(0.3)
     other.restore(*sieve.state())
     expected = torch.cat(chosen) | (energy >= 0.3 * energy.mean())
     assert torch.equal(other.kept(0, 400), expected)
@@ -262,7 +262,7 @@ def test_first_examples_that_are_unlike_the_others_do_not_hide_their_information
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     vectors[WHOLE:] *= 0.01  # so that none of them has a tenth of the first ones' mean energy
     vectors = torch.cat([vectors, vectors[WHOLE:].repeat(2000, 1)])  # but together they have most of it
-    sieve = Sieve(0.1)
+    sieve = ExampleSelector(0.1)
     assert not bool(sieve.choose(vectors, torch.arange(len(vectors)))[WHOLE:].any())
     sieve.settle()
     energy, kept = vectors.double().square().sum(1), sieve.kept(0, len(vectors))
@@ -271,7 +271,7 @@ def test_first_examples_that_are_unlike_the_others_do_not_hide_their_information
 
 def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:
     vectors, numbers = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5), torch.arange(400)
-    alone = Sieve(0.3).choose(vectors, numbers)
+    alone = ExampleSelector(0.3).choose(vectors, numbers)
     energy = vectors.double().square().sum(1)
     of_all = [(float(energy[rank:WHOLE:2].sum()), WHOLE // 2) for rank in range(2)]
     for rank in range(2):
@@ -281,7 +281,7 @@ def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:
             asked.append(own)
             return of_all
 
-        kept = Sieve(0.3, agree).choose(vectors[rank::2], numbers[rank::2])
+        kept = ExampleSelector(0.3, agree).choose(vectors[rank::2], numbers[rank::2])
         assert torch.equal(kept, alone[rank::2])
         assert list(asked[0]) == pytest.approx(list(of_all[rank]))
 

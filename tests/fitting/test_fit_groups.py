@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import infoform
 from infoform import Laplace
 from infoform.curvature.curvature import pack_curvature
-from infoform.fitting.fit_memory import choose_groups, demands, peak_bytes
+from infoform.fitting.fit_memory import choose_groups, layer_memory, peak_bytes
 from infoform.network.probe import probe
 from infoform.posteriors import STRUCTURES
 from models import MODELS
@@ -33,9 +33,9 @@ def make_laplace(case: str = NESTED, **options: Any) -> Laplace:
 
 def budget_of(laplace: Laplace, data: Data) -> int:
     """Return the least that each layer alone takes where what is finished is elsewhere."""
-    wanted = STRUCTURES[laplace.settings.structure].wanted({"rank": 5})
-    wanted = wanted | infoform.curvature.Wanted(inputs=laplace.prior.needs_inputs)
-    needed = demands(laplace.layers, probe(laplace.model, data[0][0]), wanted, laplace.settings.for_fit())
+    request = STRUCTURES[laplace.settings.structure].request({"rank": 5})
+    request = request | infoform.curvature.StatisticsRequest(inputs=laplace.prior.needs_inputs)
+    needed = layer_memory(laplace.layers, probe(laplace.model, data[0][0]), request, laplace.settings.for_fit())
     budget = max(peak_bytes([one]) for one in needed.values())
     assert len(choose_groups(needed, budget=budget, stays=False)) > 1
     return budget

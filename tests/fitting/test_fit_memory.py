@@ -10,33 +10,33 @@ from hypothesis import strategies as st
 from torch import nn
 
 from infoform import Laplace
-from infoform.curvature.request import Wanted
-from infoform.fitting.fit_memory import Demand, choose_groups, demands, largest_peak, peak_bytes
+from infoform.curvature.request import StatisticsRequest
+from infoform.fitting.fit_memory import LayerMemory, choose_groups, largest_peak, layer_memory, peak_bytes
 from infoform.network.probe import probe
 from infoform.posteriors import STRUCTURES
 
 numbers = st.integers(0, 50)
-layers = st.lists(st.builds(Demand, st.tuples(numbers, numbers), numbers, numbers, numbers, numbers), min_size=1)
+layers = st.lists(st.builds(LayerMemory, st.tuples(numbers, numbers), numbers, numbers, numbers, numbers), min_size=1)
 
 
-def needed(structure: str, **options: Any) -> dict[str, Demand]:
+def needed(structure: str, **options: Any) -> dict[str, LayerMemory]:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 200), nn.Linear(200, 4))
     laplace = Laplace(model, "classification", structure=structure, **options)
-    wanted = STRUCTURES[structure].wanted({"rank": 100}) | Wanted(inputs=laplace.prior.needs_inputs)
+    request = STRUCTURES[structure].request({"rank": 100}) | StatisticsRequest(inputs=laplace.prior.needs_inputs)
     seen = probe(model, torch.zeros(16, 3, 8, 8))
-    return demands(laplace.layers, seen, wanted, laplace.settings.for_fit())
+    return layer_memory(laplace.layers, seen, request, laplace.settings.for_fit())
 
 
 def test_a_peak_is_of_all_sums_and_one_layers_work() -> None:
-    one = Demand((10, 20), 3, 40, 5, 7)
-    other = Demand((30, 5), 1, 20, 50, 6)
+    one = LayerMemory((10, 20), 3, 40, 5, 7)
+    other = LayerMemory((30, 5), 1, 20, 50, 6)
     assert peak_bytes([one]) == 20 + max(3 + 40 + 7, 5 + 20)
     assert peak_bytes([one, other]) == 40 + max(3 + 1 + 40 + 7, 50 + 5)
 
 
 @settings(max_examples=100, deadline=None)
 @given(layers, st.integers(0, 100), st.booleans())
-def test_groups_keep_the_budget(found: list[Demand], more: int, stays: bool) -> None:
+def test_groups_keep_the_budget(found: list[LayerMemory], more: int, stays: bool) -> None:
     given = {str(index): one for index, one in enumerate(found)}
     results = itertools.accumulate((one.result for one in found), initial=0)
     least = max(peak_bytes([one]) + (done if stays else 0) for one, done in zip(found, results, strict=False))
@@ -49,7 +49,7 @@ def test_groups_keep_the_budget(found: list[Demand], more: int, stays: bool) -> 
 
 @settings(max_examples=50, deadline=None)
 @given(layers)
-def test_a_budget_below_one_layer_is_refused(found: list[Demand]) -> None:
+def test_a_budget_below_one_layer_is_refused(found: list[LayerMemory]) -> None:
     given = {str(index): one for index, one in enumerate(found)}
     least = max(map(peak_bytes, ([one] for one in found)))
     if least > 0:
@@ -58,7 +58,7 @@ def test_a_budget_below_one_layer_is_refused(found: list[Demand]) -> None:
 
 
 def test_what_is_finished_counts_where_it_stays() -> None:
-    given = {name: Demand((10, 10), 0, 5, 0, 5) for name in "abcd"}
+    given = {name: LayerMemory((10, 10), 0, 5, 0, 5) for name in "abcd"}
     assert choose_groups(given, budget=30, stays=False) == [["a", "b"], ["c", "d"]]
     assert choose_groups(given, budget=50, stays=True) == [["a", "b", "c", "d"]]
     assert choose_groups(given, budget=30, stays=False) != choose_groups(given, budget=50, stays=False)

@@ -137,6 +137,6 @@ def test_layers_that_another_thread_stacks_at_the_same_time_are_stacked_all_the_
     layers = list(group.layers.values())
     noise = torch.randn(len(layers), *layers[0].shape, dtype=torch.float64)
     alone, disturbed = noise.clone(), noise.clone()
-    type(layers[0]).transform_alike(layers)(alone)
-    type(layers[0]).transform_alike(Disturbed(layers))(disturbed)
+    type(layers[0]).transform_batched(layers)(alone)
+    type(layers[0]).transform_batched(Disturbed(layers))(disturbed)
     assert torch.equal(alone, disturbed)

@@ -14,7 +14,7 @@ from dense import exact_vectors, make_reference
 from infoform import Laplace
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import expanded_diagonal
-from infoform.curvature.subsampling import WHOLE_RESIDUAL, part_weights
+from infoform.curvature.subsampling import WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import get_likelihood
 from infoform.posteriors import CORES, STRUCTURES, Inf
 from infoform.posteriors.inf.structure import SCALE_OCTAVES
@@ -87,7 +87,7 @@ def test_inputs_that_the_residual_never_saw_do_not_turn_all_other_weights_into_a
     """A basis that is truncated, and inputs that are not 0 in a single example, of which the residual is not taken."""
     torch.manual_seed(0)
     examples, width = 160, 160
-    seen = part_weights(range(examples), whole=WHOLE_RESIDUAL) > 0
+    seen = subsample_weights(range(examples), whole=WHOLE_RESIDUAL) > 0
     x = torch.randn(examples, width, dtype=torch.float64).relu() + torch.randn(examples, 1, dtype=torch.float64).relu()
     x[:, 150:] = 0
     x[101] = torch.zeros(width, dtype=torch.float64)

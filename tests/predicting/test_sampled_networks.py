@@ -13,7 +13,7 @@ from infoform import Laplace, acquire
 from infoform.acquisition import _pool_outputs
 from infoform.network.batches import read_batch, read_inputs
 from infoform.posteriors.network_posterior import Posterior
-from infoform.predicting.resumable_batches import Kind, of_each_batch
+from infoform.predicting.resumable_batches import BatchCodec, over_batches
 from infoform.predicting.sampled_networks import OFTEN, Sampled
 from infoform.prediction import Prediction, join_predictions
 
@@ -174,8 +174,8 @@ def test_no_more_batches_are_held_than_a_group_and_the_next(monkeypatch: pytest.
             yield part
 
     networks = laplace._predictor().sampled(linear=False)
-    kind = Kind(partial(networks.over, samples=SAMPLES, seed=0), vars, lambda kept: Sampled(**kept))
-    for number, _ in enumerate(of_each_batch(batches(), kind, device=x.device, copied=True)):
+    kind = BatchCodec(partial(networks.over, samples=SAMPLES, seed=0), vars, lambda kept: Sampled(**kept))
+    for number, _ in enumerate(over_batches(batches(), kind, device=x.device, copied=True)):
         assert read <= number // 2 * 2 + 3
 
 

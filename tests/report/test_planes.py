@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_page import _specs, opened
 
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 from infoform.report import make_report
 
 METHODS = ("diag", "inf 5%", "ours")

@@ -7,7 +7,7 @@ import pytest
 import tiny_experiment
 
 from infoform.experiments import EXPERIMENTS
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 from infoform.report import make_report
 
 

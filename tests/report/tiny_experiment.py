@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 
 from infoform.experiments.base import Settings
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -23,9 +23,9 @@ from infoform.cli.config_file import used_options
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.run_folder import OpenRun
 from infoform.common import files as storage
-from infoform.common.digest import folded
+from infoform.common.digest import update_digest
 from infoform.network.batches import device_of
-from infoform.predicting.resumable_batches import Keep, Slot
+from infoform.predicting.resumable_batches import BatchStore, StoredBatch
 from infoform.version import __version__
 
 FREE = ("run", "out", "model", "weights", "model-arg", "number", "by")  # options that say nothing about predictions
@@ -68,13 +68,13 @@ class Parts:
         """Whether there is something to go on from."""
         return bool(self._digests)
 
-    def of(self, data: str) -> Keep:
+    def of(self, data: str) -> BatchStore:
         """Return the hook for one pass over these data."""
         numbers = count()
 
-        def keep(raw: Any) -> Slot:
+        def keep(raw: Any) -> StoredBatch:
             number = next(numbers)
-            key, digest = f"{data}/{number}", folded(raw, 0)
+            key, digest = f"{data}/{number}", update_digest(raw, 0)
             if key in self._found and self._digests[key] != digest:
                 raise Mistake(f"'{self._folder}' holds predictions of other data (batch {number} differs); {REMEDY}.")
             return _Place(self, key, digest, self._found.get(key))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def folded(batch: Any, digest: int) -> int:
+def update_digest(batch: Any, digest: int) -> int:
     """Return a checksum of a batch and of all before it, whose checksum is `digest`."""
     if isinstance(batch, Tensor):
         flat = batch.detach().cpu().contiguous().flatten()
@@ -16,14 +16,14 @@ def folded(batch: Any, digest: int) -> int:
         return zlib.crc32(flat.view(torch.uint8).numpy().data, zlib.crc32(shape, digest))
     if isinstance(batch, Mapping):
         for key, value in batch.items():
-            digest = folded(value, zlib.crc32(str(key).encode(), digest))
+            digest = update_digest(value, zlib.crc32(str(key).encode(), digest))
         return digest
     if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
         for value in batch:
-            digest = folded(value, digest)
+            digest = update_digest(value, digest)
         return digest
     if hasattr(batch, "__array__"):
-        return folded(torch.as_tensor(batch), digest)
+        return update_digest(torch.as_tensor(batch), digest)
     if batch is None or isinstance(batch, str | bytes | int | float):
         return zlib.crc32(repr(batch).encode(), digest)
     return zlib.crc32(type(batch).__name__.encode(), digest)  # an object whose values are not ours to read

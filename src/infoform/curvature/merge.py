@@ -9,7 +9,7 @@ from torch import Tensor
 
 from infoform.curvature.curvature import _WHOLE, Curvature, Fit, pack_curvature, unpack_curvature
 from infoform.curvature.input_spectrum import InputSpectrum
-from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, part_weights
+from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import DataSummary
 
 
@@ -74,5 +74,5 @@ def _no_information(like: Curvature) -> Curvature:
 
 
 def _part_share(first: int, total: int, *, whole: int) -> float:
-    weights = part_weights(range(total), whole=whole)
+    weights = subsample_weights(range(total), whole=whole)
     return float(weights[first:].sum() / weights.sum())

@@ -13,7 +13,7 @@ CHUNK_BYTES = 32 * 2**20  # of patches and per-example gradients held at a time
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StatisticsRequest:
     """Which statistics a fit is to collect."""
 
     inputs: bool = False
@@ -25,8 +25,8 @@ class Wanted:
     core_size: int = 0  # as many of them
     block: bool = False
 
-    def __or__(self, other: "Wanted") -> "Wanted":
-        return Wanted(
+    def __or__(self, other: "StatisticsRequest") -> "StatisticsRequest":
+        return StatisticsRequest(
             inputs=self.inputs or other.inputs,
             factors=self.factors or other.factors,
             diagonal=self.diagonal or other.diagonal,
@@ -38,7 +38,7 @@ class Wanted:
         )
 
 
-EVERYTHING = Wanted(
+ALL_STATISTICS = StatisticsRequest(
     inputs=True,
     factors=True,
     diagonal=True,
@@ -65,7 +65,7 @@ class FitSettings:
     basis_floor: float = 0.1  # share of the mean |v|² below which an example counts for the diagonal alone
 
 
-def sifts(wanted: Wanted, settings: FitSettings) -> bool:
+def selects_examples(request: StatisticsRequest, settings: FitSettings) -> bool:
     """Whether bases are found from, and measured on, chosen examples: where a diagonal of all of them makes up for it.
 
     Kronecker factors, and bases found from them, are those of every example.
@@ -73,21 +73,21 @@ def sifts(wanted: Wanted, settings: FitSettings) -> bool:
     if settings.basis_floor == 0:
         return False
     single = settings.fisher != "exact" and settings.fisher_samples == 1
-    return single and wanted.diagonal and wanted.bases == {"gradient"} and not wanted.factors
+    return single and request.diagonal and request.bases == {"gradient"} and not request.factors
 
 
-def reads_again(wanted: Wanted, settings: FitSettings) -> bool:
+def rereads_selected(request: StatisticsRequest, settings: FitSettings) -> bool:
     """Whether the second pass reads chosen examples alone: where the first has summed the diagonal of the others."""
-    return settings.basis_data == 1 and sifts(wanted, settings)
+    return settings.basis_data == 1 and selects_examples(request, settings)
 
 
-def kept_columns(size: int, wanted: Wanted, basis_size: int | str | None) -> int:
+def kept_columns(size: int, request: StatisticsRequest, basis_size: int | str | None) -> int:
     """Return how many leading columns of U_A or U_G a fit keeps, of as many as the layer has inputs or outputs."""
     if isinstance(basis_size, int):
         return min(size, basis_size)
-    if basis_size is None or wanted.columns is None or size <= max(EXACT_LIMIT, 2 * wanted.columns):
+    if basis_size is None or request.columns is None or size <= max(EXACT_LIMIT, 2 * request.columns):
         return size
-    return wanted.columns
+    return request.columns
 
 
 def _most(columns: Iterable[int | None]) -> int | None:

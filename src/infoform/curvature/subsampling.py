@@ -8,7 +8,7 @@ WHOLE_RESIDUAL = 64  # after so many that are all taken: for the residual of a t
 WHOLE_INPUTS = 16  # and for the inputs that the activation prior looks at
 
 
-def part_weights(numbers: range | Tensor, *, whole: int) -> Tensor:  # (N,)
+def subsample_weights(numbers: range | Tensor, *, whole: int) -> Tensor:  # (N,)
     """Return how much each example counts where a part of them is enough: those left out are made up for by others.
 
     The weights depend on an example's number alone, so neither the batch size nor an update changes them.

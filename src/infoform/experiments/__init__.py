@@ -9,24 +9,24 @@ from importlib import import_module
 from typing import Any
 
 from infoform.experiments.base import Experiment, Settings
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 
 EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
-    "toy": "infoform.experiments.toy",
-    "toy-rank": "infoform.experiments.toy_rank",
-    "uci-information": "infoform.experiments.uci_information",
-    "uci-likelihood": "infoform.experiments.uci_likelihood",
-    "uci-likelihood-long": "infoform.experiments.uci_likelihood_long",
-    "uci-landscape": "infoform.experiments.uci_landscape",
-    "active-learning": "infoform.experiments.active_learning",
-    "mnist": "infoform.experiments.mnist",
-    "cifar10": "infoform.experiments.cifar10",
-    "space": "infoform.experiments.space",
-    "time": "infoform.experiments.time",
-    "spectra": "infoform.experiments.spectra",
-    "imagenet": "infoform.experiments.imagenet",
-    "imagenet-efficientnet": "infoform.experiments.imagenet_efficientnet",
-    "imagenet-resnet50": "infoform.experiments.imagenet_resnet50",
+    "toy": "infoform.experiments.toy.experiment",
+    "toy-rank": "infoform.experiments.toy.rank",
+    "uci-information": "infoform.experiments.uci.information",
+    "uci-likelihood": "infoform.experiments.uci.likelihood",
+    "uci-likelihood-long": "infoform.experiments.uci.likelihood_long",
+    "uci-landscape": "infoform.experiments.uci.landscape",
+    "active-learning": "infoform.experiments.active_learning.experiment",
+    "mnist": "infoform.experiments.classification.mnist",
+    "cifar10": "infoform.experiments.classification.cifar10",
+    "space": "infoform.experiments.cost.space",
+    "time": "infoform.experiments.cost.sampling_time",
+    "spectra": "infoform.experiments.cost.spectra",
+    "imagenet": "infoform.experiments.imagenet.experiment",
+    "imagenet-efficientnet": "infoform.experiments.imagenet.efficientnet",
+    "imagenet-resnet50": "infoform.experiments.imagenet.resnet50",
 }
 
 

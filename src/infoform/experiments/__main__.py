@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infoform.experiments import EXPERIMENTS
-from infoform.experiments.result import Result
 from infoform.experiments.runner import reproduce, result_path, write_page
+from infoform.records.study_result import Result
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

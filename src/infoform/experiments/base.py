@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from infoform.common.provenance import commit, peak_memory
 from infoform.experiments import get_experiment
 from infoform.experiments.base import Experiment
 from infoform.experiments.claims import Claims
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 
 PAUSE = 1.0  # seconds, before looking again for a piece to do
 

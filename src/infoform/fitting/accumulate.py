@@ -13,17 +13,19 @@ from infoform.layers.base import is_outer
 from infoform.network.capture import Call
 from infoform.network.layer import Layer
 
-KEPT_PART = (
+WAITING_SHARE_OF_CHUNK = (
     8  # of a fit's chunk, rank-one gradients, that wait for those of later batches, take an eighth in each layer,
 )
-KEPT_ROWS = 256  # but no more than so many examples, enough for products near full speed,
-KEPT_BYTES = 2**20  # unless all of them are small
+WAITING_ROWS = 256  # but no more than so many examples, enough for products near full speed,
+WAITING_BYTES = 2**20  # unless all of them are small
 SHARED_BYTES = 8 * 2**20  # for patches and gradients of shared weights at least, and
-SHARED_PART = 2 / 3  # where it is more, so much of the model's own bytes: a fit is to take no more than a gradient pass
+SHARED_SHARE_OF_MODEL = (
+    2 / 3
+)  # where it is more, so much of the model's own bytes: a fit is to take no more than a gradient pass
 ALONE_BYTES = 4 * 2**20  # at most, where the diagonal is all that is wanted: ∇ then stays in the processor's cache
 
 
-class Intake:
+class GradientAccumulator:
     """Takes in the gradients of one layer during one pass.
 
     Rank-one gradients, of layers that use their weight once an example, are kept over batches until there are enough
@@ -141,7 +143,7 @@ class Intake:
         size = inputs + outputs if self._outer else forms * outputs * inputs + unfolds * groups * count * inputs
         size *= positions.element_size()
         limit = self._limit if self._outer else min(self._shared, ALONE_BYTES) if alone else self._shared
-        self._step = kept_rows(size, limit) if self.keeps else max(1, limit // size)
+        self._step = waiting_rows(size, limit) if self.keeps else max(1, limit // size)
         self._seen = sizes
 
 
@@ -212,14 +214,14 @@ class _Rows:
         return rows
 
 
-def kept_rows(size: int, limit: int) -> int:
+def waiting_rows(size: int, limit: int) -> int:
     """Return how many rank-one gradients, of so many bytes each, wait for those of later batches in a layer."""
-    return max(1, min(limit // KEPT_PART, max(KEPT_BYTES, KEPT_ROWS * size)) // size)
+    return max(1, min(limit // WAITING_SHARE_OF_CHUNK, max(WAITING_BYTES, WAITING_ROWS * size)) // size)
 
 
 def shared_limit(limit: int, model_bytes: int) -> int:
     """Return how many bytes of patches and gradients of shared weights are held at a time."""
-    return min(limit, max(SHARED_BYTES, int(model_bytes * SHARED_PART)))
+    return min(limit, max(SHARED_BYTES, int(model_bytes * SHARED_SHARE_OF_MODEL)))
 
 
 @dataclass(frozen=True)

@@ -9,24 +9,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.common.digest import folded
+from infoform.common.digest import update_digest
 from infoform.common.files import under
 from infoform.common.float64 import in_double
 from infoform.common.randomness import UniformStream, isolated
 from infoform.curvature.request import CHUNK_BYTES
 from infoform.curvature.subsampling import as_tensor
-from infoform.fitting.accumulate import Intake, shared_limit
-from infoform.fitting.example_selection import WHOLE, Sieve
+from infoform.fitting.accumulate import GradientAccumulator, shared_limit
+from infoform.fitting.example_selection import WHOLE, ExampleSelector
 from infoform.fitting.running_sums import Sums
 from infoform.likelihoods import DataSummary, Likelihood
-from infoform.network.batches import Batch, batch_size, chosen_rows, read_batch, split_batch
+from infoform.network.batches import Batch, batch_size, read_batch, select_rows, split_batch
 from infoform.network.capture import Call, Capture
 from infoform.network.layer import Layer
 from infoform.network.sharding import Shard
 
 
 @dataclass
-class Tally:
+class PassProgress:
     """How far a pass has come, and what it knows of the data besides the sums."""
 
     batches: int = 0
@@ -42,7 +42,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Sought:
+class PassRequest:
     """What one pass sums, by layer, and over which examples."""
 
     sums: Mapping[str, Sequence[Sums]]  # over all that are read
@@ -67,28 +67,28 @@ class DataPass:
     chunk: int = CHUNK_BYTES  # of patches and per-example gradients held at a time
     seen: int = 0  # examples of earlier fits, whose random numbers are not used again
     shard: Shard = field(default_factory=Shard)  # this process' part of the data
-    sieve: Sieve | None = None  # chooses examples in the first pass, which alone are read in the second
+    sieve: ExampleSelector | None = None  # chooses examples in the first pass, which alone are read in the second
     between: Callable[[bool], None] | None = None  # called after every batch where the fit keeps checkpoints; last?
     checked: bool = False  # whether all data were seen to be finite in an earlier pass
-    tally: Tally = field(default_factory=Tally)
+    tally: PassProgress = field(default_factory=PassProgress)
     numbers: Tensor = field(default_factory=lambda: as_tensor(range(0)))  # (N,) of the examples in hand, and
     chosen: Tensor | None = None  # (N,) which of them the sieve keeps, where it chooses, and
     now: Tensor | None = None  # (N,) which are added to what is summed in one of two passes
-    intakes: dict[str, Intake] = field(default_factory=dict)  # of this pass
+    intakes: dict[str, GradientAccumulator] = field(default_factory=dict)  # of this pass
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
     _kept: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by intakes of the process before this one
-    _sought: Sought = field(default_factory=lambda: Sought({}))  # by this pass
+    _sought: PassRequest = field(default_factory=lambda: PassRequest({}))  # by this pass
     _stream: UniformStream | None = None
     _drawn: int = 0  # examples whose random numbers the stream has given
 
-    def run(self, sought: Sought, tick: Callable[[int], None]) -> Tally:
+    def run(self, sought: PassRequest, tick: Callable[[int], None]) -> PassProgress:
         """Read the data once, add it to the sums, and return what is known of it."""
         self._sought, share = sought, sought.share
         single = self.fisher != "exact" and self.fisher_samples == 1
         shared = shared_limit(self.chunk, self.capture.nbytes)
         self.intakes = {
-            name: Intake(
+            name: GradientAccumulator(
                 self.layers[name],
                 own,
                 limit=self.chunk,
@@ -120,7 +120,7 @@ class DataPass:
                     raise ValueError(f"the statistics of layer '{name}' overflow; scale its inputs or the loss down.")
             self.intakes = {}
             self.checked = share == 1
-        tally, self.tally = self.tally, Tally()
+        tally, self.tally = self.tally, PassProgress()
         if self.shard.count is not None and tally.examples != self.shard.count:
             raise ValueError(
                 f"the loader must give as many examples each time, got {self.shard.count} when they were counted, then "
@@ -144,7 +144,7 @@ class DataPass:
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on where another object was; `run` then reads, and leaves out, what that had read."""
-        self.tally, self.checked = Tally(**values["tally"]), values["checked"]
+        self.tally, self.checked = PassProgress(**values["tally"]), values["checked"]
         self.called, self.reached = set(values["called"]), set(values["reached"])
         if self.sieve is not None:
             self.sieve.restore(under(tensors, "sieve.."), values["sieve"])
@@ -164,9 +164,9 @@ class DataPass:
                 if self.between is not None and count >= done:
                     self.between(False)  # Ctrl-C ends a loader's workers, too
                 raise
-            digest = folded(raw, digest) if self.between is not None else 0
+            digest = update_digest(raw, digest) if self.between is not None else 0
             if count == 0:
-                self.tally.opening = folded(raw, 0)
+                self.tally.opening = update_digest(raw, 0)
             count += 1
             if count > done:
                 self.tally.digest = digest
@@ -222,7 +222,7 @@ class DataPass:
         assert self.sieve is not None
         tally, size = self.tally, batch_size(batch)
         rows = self.sieve.kept(tally.examples, size).nonzero().squeeze(1)
-        some = chosen_rows(batch, rows.to(self.capture.device))
+        some = select_rows(batch, rows.to(self.capture.device))
         if some is not None and len(rows) == 0:
             tally.examples += size
             return 0

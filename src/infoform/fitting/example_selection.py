@@ -24,7 +24,7 @@ Agree = Callable[[tuple[float, int]], Sequence[tuple[float, int]]]  # a process'
 
 
 @dataclass
-class Sieve:
+class ExampleSelector:
     """Chooses among the examples of one process, in their order."""
 
     floor: float  # θ

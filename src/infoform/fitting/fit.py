@@ -19,10 +19,10 @@ from infoform.common.processes import Processes
 from infoform.common.progress import progress_bar
 from infoform.curvature.curvature import Fit, pack_curvature, unpack_curvature
 from infoform.curvature.merge import merge_fits
-from infoform.curvature.request import FitSettings, Wanted, reads_again, sifts
+from infoform.curvature.request import FitSettings, StatisticsRequest, rereads_selected, selects_examples
 from infoform.fitting.checkpoint import FINISHED, Checkpoint, Snapshot
-from infoform.fitting.data_pass import DataPass, Sought, Tally, check_independence
-from infoform.fitting.example_selection import Sieve
+from infoform.fitting.data_pass import DataPass, PassProgress, PassRequest, check_independence
+from infoform.fitting.example_selection import ExampleSelector
 from infoform.fitting.layer_sums import LayerStatistics
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import DataSummary, Likelihood
@@ -37,7 +37,7 @@ def fit_curvature(
     likelihood: Likelihood,
     layers: Mapping[str, Layer],
     *,
-    wanted: Wanted,
+    request: StatisticsRequest,
     settings: FitSettings,
     previous: Fit | None = None,
     checkpoint: Checkpoint | None = None,
@@ -48,10 +48,10 @@ def fit_curvature(
     """Collect the wanted statistics of these layers, alone or added to a previous fit in the bases of that."""
     processes, place = Processes.running(), place or Placement.of(model)
     seen = 0 if previous is None else previous.summary.num_examples
-    passes = 2 if wanted.bases and previous is None else 1
+    passes = 2 if request.bases and previous is None else 1
     part = settings.basis_data if passes > 1 else 1.0
-    sifted = passes > 1 and sifts(wanted, settings)
-    again = passes > 1 and reads_again(wanted, settings)
+    sifted = passes > 1 and selects_examples(request, settings)
+    again = passes > 1 and rereads_selected(request, settings)
     batches = len(loader) if isinstance(loader, Sized) else None
     with (
         processes.together(),
@@ -60,7 +60,7 @@ def fit_curvature(
         ExitStack() as opened,
     ):
         check_independence(model)
-        if settings.basis_data < 1 and (wanted.factors or "activation" in wanted.bases):
+        if settings.basis_data < 1 and (request.factors or "activation" in request.bases):
             raise ValueError(
                 f"basis_data below 1 is for gradient bases alone, got {settings.basis_data} for a fit that also "
                 "collects Kronecker factors; leave it out, or use structure='inf' or 'efb' with statistics='needed'."
@@ -71,7 +71,7 @@ def fit_curvature(
                 "pass list(loader), or use structure='diag' or 'kfac', which need one pass."
             )
         if checkpoint is not None or processes.count > 1:
-            identity = _identity(model, likelihood, layers, wanted, settings, previous)
+            identity = _identity(model, likelihood, layers, request, settings, previous)
             processes.check_same(identity)
             if checkpoint is not None:
                 opened.enter_context(checkpoint.open(identity))
@@ -88,9 +88,9 @@ def fit_curvature(
             chunk=settings.chunk,
             seen=seen,
             shard=shard_of(loader, processes, seed=settings.seed),
-            sieve=Sieve(settings.basis_floor, processes.gather) if sifted else None,
+            sieve=ExampleSelector(settings.basis_floor, processes.gather) if sifted else None,
         )
-        statistics = {name: LayerStatistics(layer, wanted, settings) for name, layer in layers.items()}
+        statistics = {name: LayerStatistics(layer, request, settings) for name, layer in layers.items()}
         for name, before in {} if previous is None else previous.curvature.items():
             statistics[name].keep(place.fetch(before))
         course = _Course(data, statistics, checkpoint, processes)
@@ -100,7 +100,7 @@ def fit_curvature(
             sums = {name: one.first_pass(part < 1, sifted) for name, one in statistics.items()}
             of_chosen = {name: one.moments() for name, one in statistics.items()} if sifted else None
             tick = bar(f"{label}pass 1 of {passes}", batches)
-            tally = course.run(Sought(sums, of_chosen, once, share=part, scored=part == 1), tick)
+            tally = course.run(PassRequest(sums, of_chosen, once, share=part, scored=part == 1), tick)
             # a second pass over more of the data may reach more layers, too late for a basis
             course.first = _FirstPass(tally.summary(), tally.digest, frozenset(data.reached))
         summary, reached = course.first.summary, course.first.reached
@@ -113,7 +113,7 @@ def fit_curvature(
             for name, one in statistics.items()
             if name in reached and (previous is None or name not in previous.curvature)
         }
-        if wanted.bases and fresh:
+        if request.bases and fresh:
             if isinstance(loader, Iterator):
                 raise ValueError(
                     f"layer '{next(iter(fresh))}' is reached for the first time and needs a second pass, and the "
@@ -126,7 +126,7 @@ def fit_curvature(
             }
             tick = bar(f"{label}pass 2 of 2", batches)
             of_chosen = {name: one.projections() for name, one in fresh.items()} if sifted and not again else None
-            tally = course.run(Sought(sums, of_chosen, once, again=again, scored=part < 1), tick)
+            tally = course.run(PassRequest(sums, of_chosen, once, again=again, scored=part < 1), tick)
             course.check_same_data(tally, whole=part == 1)
             summary = tally.summary() if part < 1 else summary
         data.capture.calls.clear()
@@ -200,14 +200,14 @@ class _Course:
             one.restore(under(saved.tensors, f"sums/{name}.."), decomposed=name in self.decomposed)
         self.resumed = True
 
-    def run(self, sought: Sought, tick: Callable[[int], None]) -> Tally:
+    def run(self, sought: PassRequest, tick: Callable[[int], None]) -> PassProgress:
         """Read this process' data, and return what is known of that of all.
 
         The sums are over all of it, too, but for those `once`, which are when they are read `again`.
         """
         own = self.data.run(sought, tick)
         self.processes.check_parts(own.opening if self.data.shard.stride == 1 else None)
-        tallies: list[Tally] = self.processes.gather(own)
+        tallies: list[PassProgress] = self.processes.gather(own)
         examples = sum(one.examples for one in tallies)
         if examples == 0:
             raise ValueError(
@@ -248,7 +248,7 @@ class _Course:
             self.processes.gather(None)  # all have written
             self.checkpoint.remove(1)
 
-    def check_same_data(self, again: Tally, *, whole: bool) -> None:
+    def check_same_data(self, again: PassProgress, *, whole: bool) -> None:
         """Raise if the second pass saw other data than the first, of which it may have seen a part."""
         assert self.first is not None
         before = self.first.summary.num_examples
@@ -284,7 +284,7 @@ def _identity(
     model: nn.Module,
     likelihood: Likelihood,
     layers: Mapping[str, Layer],
-    wanted: Wanted,
+    request: StatisticsRequest,
     settings: FitSettings,
     previous: Fit | None,
 ) -> dict[str, Any]:
@@ -294,8 +294,8 @@ def _identity(
     known: dict[str, Any] = {**identity, "likelihood": [likelihood.name, likelihood.settings()]}
     known |= {f"layer '{name}'": list(layer.shape) for name, layer in layers.items()}
     known |= {name: str(value) if name == "autocast" else value for name, value in asdict(settings).items()}
-    known["bases"] = sorted(wanted.bases)
-    for name, value in asdict(wanted).items():
+    known["bases"] = sorted(request.bases)
+    for name, value in asdict(request).items():
         known[f"statistics '{name}'"] = sorted(value) if isinstance(value, frozenset) else value
     known["the fit before"] = None if previous is None else _digest(previous)
     return known

@@ -14,10 +14,10 @@ from infoform.common.processes import Processes
 from infoform.common.randomness import isolated
 from infoform.curvature.curvature import Fit
 from infoform.curvature.merge import merge_fits
-from infoform.curvature.request import FitSettings, Wanted
+from infoform.curvature.request import FitSettings, StatisticsRequest
 from infoform.fitting.checkpoint import Checkpoint
 from infoform.fitting.fit import UnreachedError, fit_curvature
-from infoform.fitting.fit_memory import choose_groups, demands
+from infoform.fitting.fit_memory import choose_groups, layer_memory
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import Batch, batch_size, read_batch
@@ -32,7 +32,7 @@ def fit_in_groups(
     layers: Mapping[str, Layer],
     *,
     max_memory: int,
-    wanted: Wanted,
+    request: StatisticsRequest,
     settings: FitSettings,
     place: Placement,
     previous: Fit | None = None,
@@ -45,14 +45,14 @@ def fit_in_groups(
         batch = _first_batch(loader, settings.seed, place)
         own = None
         if batch is not None:
-            given = demands(layers, probe_batch(model, batch, device=place.device), wanted, settings)
+            given = layer_memory(layers, probe_batch(model, batch, device=place.device), request, settings)
             if previous is not None:  # what is measured and what it is merged to are there together
                 given = {name: replace(one, sums=(one.sums[0], 2 * one.sums[1])) for name, one in given.items()}
             own = choose_groups(given, budget=max_memory, stays=place.stays)
         # processes have batches of their own, but must fit the same layers at a time: the most cautious decides
         every = [one for one in processes.gather(own) if one is not None]
     groups = max(every, key=len, default=[list(layers)])
-    how: dict[str, Any] = {"wanted": wanted, "settings": settings, "place": place, "progress": progress}
+    how: dict[str, Any] = {"request": request, "settings": settings, "place": place, "progress": progress}
     if len(groups) == 1:
         return fit_curvature(model, loader, likelihood, layers, previous=previous, checkpoint=checkpoint, **how)
     parts: list[Checkpoint | None] = [None] * len(groups)

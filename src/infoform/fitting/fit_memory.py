@@ -13,15 +13,15 @@ import torch
 
 from infoform.common.bytes import show_bytes
 from infoform.curvature.dimensions import Dimensions
-from infoform.curvature.request import FitSettings, Wanted, kept_columns, reads_again
+from infoform.curvature.request import FitSettings, StatisticsRequest, kept_columns, rereads_selected
 from infoform.fitting.accumulate import shared_limit
 from infoform.fitting.layer_costs import chunk_bytes, eigen_bytes, statistics_bytes, waiting_bytes
 from infoform.network.layer import Layer
-from infoform.network.probe import Seen
+from infoform.network.probe import ProbeResult
 
 
 @dataclass(frozen=True)
-class Demand:
+class LayerMemory:
     """Bytes that the fit of one layer takes."""
 
     sums: tuple[int, int]  # in the first and in the second pass, which may not be needed
@@ -36,41 +36,43 @@ class Demand:
 
 
 def layer_dimensions(
-    layer: Layer, wanted: Wanted, settings: FitSettings, *, use: tuple[int, int] | None
+    layer: Layer, request: StatisticsRequest, settings: FitSettings, *, use: tuple[int, int] | None
 ) -> Dimensions:  # use: (H, S)
     """Return the sizes of a layer, with the columns that a fit keeps."""
     outputs, inputs = layer.shape
-    columns = tuple(kept_columns(size, wanted, settings.basis_size) for size in layer.shape)
+    columns = tuple(kept_columns(size, request, settings.basis_size) for size in layer.shape)
     groups, positions = (1, None) if use is None else use
     dtype = torch.promote_types(next(layer.module.parameters(recurse=False)).dtype, torch.float32)
-    rank = settings.prior_rank if wanted.inputs else None
-    core = min(wanted.core_size, columns[0] * columns[1])
+    rank = settings.prior_rank if request.inputs else None
+    core = min(request.core_size, columns[0] * columns[1])
     return Dimensions(outputs, inputs, (columns[0], columns[1]), dtype, positions, groups, rank, core)
 
 
-def demands(layers: Mapping[str, Layer], seen: Seen, wanted: Wanted, settings: FitSettings) -> dict[str, Demand]:
+def layer_memory(
+    layers: Mapping[str, Layer], seen: ProbeResult, request: StatisticsRequest, settings: FitSettings
+) -> dict[str, LayerMemory]:
     """Return what each layer takes, in the order of their calls; layers that were not called come last."""
     single = settings.fisher != "exact" and settings.fisher_samples == 1
     order = [name for name in seen.uses if name in layers] + [name for name in layers if name not in seen.uses]
     shared = shared_limit(settings.chunk, seen.model_bytes)
     found = {}
     for name in order:
-        size = layer_dimensions(layers[name], wanted, settings, use=seen.uses.get(name))
+        size = layer_dimensions(layers[name], request, settings, use=seen.uses.get(name))
         block = size.weights <= settings.block_limit
         called = size.positions is not None
-        found[name] = Demand(
-            statistics_bytes(size, wanted, block=block, sifted=reads_again(wanted, settings)),
+        found[name] = LayerMemory(
+            statistics_bytes(size, request, block=block, sifted=rereads_selected(request, settings)),
             waiting_bytes(size, chunk=settings.chunk) if single else 0,
             chunk_bytes(size, examples=seen.examples, chunk=settings.chunk, shared=shared, single=single)
             if called
             else 0,
-            eigen_bytes(size, wanted) if wanted.bases else 0,
+            eigen_bytes(size, request) if request.bases else 0,
             seen.activations.get(name, 0),
         )
     return found
 
 
-def peak_bytes(layers: Iterable[Demand]) -> int:
+def peak_bytes(layers: Iterable[LayerMemory]) -> int:
     """Return about the most that a fit of these layers holds at a time."""
     given = list(layers)
     sums = max(sum(one.sums[number] for one in given) for number in (0, 1))
@@ -79,7 +81,7 @@ def peak_bytes(layers: Iterable[Demand]) -> int:
     return sums + max(moving, max(one.eigen + one.sums[1] for one in given))
 
 
-def choose_groups(given: Mapping[str, Demand], *, budget: int, stays: bool) -> list[list[str]]:
+def choose_groups(given: Mapping[str, LayerMemory], *, budget: int, stays: bool) -> list[list[str]]:
     """Return layers that are fitted together, as many as fit; `stays` if what is finished counts as well."""
     groups: list[list[str]] = []
     finished = 0
@@ -96,7 +98,7 @@ def choose_groups(given: Mapping[str, Demand], *, budget: int, stays: bool) -> l
     return groups
 
 
-def largest_peak(given: Mapping[str, Demand], groups: Sequence[Sequence[str]], *, stays: bool) -> int:
+def largest_peak(given: Mapping[str, LayerMemory], groups: Sequence[Sequence[str]], *, stays: bool) -> int:
     """Return the most that a fit in these groups holds at a time."""
     peak = finished = 0
     for group in groups:
@@ -105,7 +107,7 @@ def largest_peak(given: Mapping[str, Demand], groups: Sequence[Sequence[str]], *
     return peak
 
 
-def _too_little(name: str, one: Demand, budget: int, least: int, finished: int) -> str:
+def _too_little(name: str, one: LayerMemory, budget: int, least: int, finished: int) -> str:
     parts = {
         "activations of a batch": one.activations,
         "patches and gradients": one.waiting + one.working,

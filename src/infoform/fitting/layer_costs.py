@@ -7,41 +7,43 @@ matrix products at two an entry, as in gradients.py, and leave out what is eleme
 import torch
 
 from infoform.curvature.dimensions import Dimensions
-from infoform.curvature.request import Wanted
+from infoform.curvature.request import StatisticsRequest
 from infoform.curvature.sketch import EXACT_LIMIT, OVERSAMPLING, is_sketched
 from infoform.curvature.subsampling import STRIDE
-from infoform.fitting.accumulate import kept_rows
+from infoform.fitting.accumulate import waiting_rows
 
 
-def statistics_bytes(size: Dimensions, wanted: Wanted, *, block: bool, sifted: bool = False) -> tuple[int, int]:
+def statistics_bytes(
+    size: Dimensions, request: StatisticsRequest, *, block: bool, sifted: bool = False
+) -> tuple[int, int]:
     """Return the bytes of the running sums in the first and in the second pass (0 where there is none).
 
     Where examples are chosen for the bases (`sifted`), the diagonal is summed in the first.
     """
     item, outputs, inputs = size.dtype.itemsize, size.outputs, size.inputs
-    input_factor = inputs**2 if wanted.inputs or wanted.factors else 0
-    if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
+    input_factor = inputs**2 if request.inputs or request.factors else 0
+    if request.inputs and not _factors(request) and inputs > EXACT_LIMIT:
         width = _input_columns(size)
         input_factor = inputs * (1 + 2 * width)
-    gradient_factor = outputs**2 if wanted.factors else 0
-    measured = (size.weights if wanted.diagonal else 0) + (size.weights**2 if wanted.block and block else 0)
-    if not wanted.bases:
+    gradient_factor = outputs**2 if request.factors else 0
+    measured = (size.weights if request.diagonal else 0) + (size.weights**2 if request.block and block else 0)
+    if not request.bases:
         return item * (input_factor + gradient_factor + measured), 0
-    first = sum(map(_moment_size, size.sides)) if "gradient" in wanted.bases else 0
-    if "activation" in wanted.bases:
+    first = sum(map(_moment_size, size.sides)) if "gradient" in request.bases else 0
+    if "activation" in request.bases:
         first += inputs**2 + outputs**2
     else:
         first += input_factor + gradient_factor + (measured if sifted else 0)
     vectors = outputs * size.columns[0] + inputs * size.columns[1]
-    projected = len(wanted.bases) * (vectors + size.pairs + (size.weights if size.truncated else 0))
-    cores = len(wanted.cores) * (item * size.core**2 + 2 * torch.int64.itemsize * size.core)
+    projected = len(request.bases) * (vectors + size.pairs + (size.weights if size.truncated else 0))
+    cores = len(request.cores) * (item * size.core**2 + 2 * torch.int64.itemsize * size.core)
     return item * first, item * (input_factor + gradient_factor + measured + projected) + cores
 
 
 def waiting_bytes(size: Dimensions, *, chunk: int) -> int:
     """Return the bytes of rank-one gradients that wait for later batches, with one Fisher vector an example."""
     row = size.dtype.itemsize * (size.inputs + size.outputs)
-    return row * kept_rows(row, chunk) if size.outer else 0
+    return row * waiting_rows(row, chunk) if size.outer else 0
 
 
 def chunk_bytes(size: Dimensions, *, examples: int, chunk: int, shared: int, single: bool) -> int:
@@ -55,10 +57,10 @@ def chunk_bytes(size: Dimensions, *, examples: int, chunk: int, shared: int, sin
     return (2 * patches + 3 * gradient) * min(examples, max(1, shared // (patches + gradient)))
 
 
-def eigen_bytes(size: Dimensions, wanted: Wanted) -> int:
+def eigen_bytes(size: Dimensions, request: StatisticsRequest) -> int:
     """Return about the working memory of the larger eigendecomposition: four matrices in float64."""
     whole = 4 * max(size.outputs, size.inputs) ** 2
-    return torch.float64.itemsize * (whole if _factors(wanted) else 4 * max(map(_moment_size, size.sides)))
+    return torch.float64.itemsize * (whole if _factors(request) else 4 * max(map(_moment_size, size.sides)))
 
 
 def forward_flops(size: Dimensions) -> int:
@@ -67,14 +69,14 @@ def forward_flops(size: Dimensions) -> int:
     return 2 * size.positions * size.weights
 
 
-def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) -> int:
+def fit_flops(size: Dimensions, request: StatisticsRequest, *, block: bool, vectors: int) -> int:
     """Return the flops of an example in all passes of a fit, without forward and backward, for V Fisher vectors."""
     assert size.positions is not None
     outputs, inputs, (g, a) = size.outputs, size.inputs, size.columns
-    once = 2 * size.groups * size.positions * inputs**2 if _factors(wanted) or wanted.inputs else 0
-    if wanted.inputs and not _factors(wanted) and inputs > EXACT_LIMIT:
+    once = 2 * size.groups * size.positions * inputs**2 if _factors(request) or request.inputs else 0
+    if request.inputs and not _factors(request) and inputs > EXACT_LIMIT:
         once = 2 * size.groups * size.positions * inputs * (1 + 2 * _input_columns(size)) // STRIDE
-    each = 2 * size.positions * outputs**2 if _factors(wanted) else 0
+    each = 2 * size.positions * outputs**2 if _factors(request) else 0
     if size.outer:
         form, squares = 0, 2 * size.weights
         moments = sum(4 * n * _test_columns(kept) if is_sketched(n, kept) else 2 * n**2 for n, kept in size.sides)
@@ -91,19 +93,19 @@ def fit_flops(size: Dimensions, wanted: Wanted, *, block: bool, vectors: int) ->
             moments = min(moments, factored - form)
         project = 2 * min(outputs * a * (inputs + g), g * inputs * (outputs + a)) + 2 * size.pairs
         residual = 2 * outputs * g * a + 2 * outputs * a * inputs
-    first = moments if "gradient" in wanted.bases else 0
-    second = len(wanted.cores) * 2 * size.core**2
-    second += len(wanted.bases) * (project + (residual // STRIDE if size.truncated else 0))
-    second += (squares if wanted.diagonal else 0) + (2 * size.weights**2 if wanted.block and block else 0)
+    first = moments if "gradient" in request.bases else 0
+    second = len(request.cores) * 2 * size.core**2
+    second += len(request.bases) * (project + (residual // STRIDE if size.truncated else 0))
+    second += (squares if request.diagonal else 0) + (2 * size.weights**2 if request.block and block else 0)
     formed = form * ((first > 0) + (second > 0))  # in each pass that needs it
     return once + vectors * (each + first + second + formed)
 
 
-def eigen_flops(size: Dimensions, wanted: Wanted) -> int:
+def eigen_flops(size: Dimensions, request: StatisticsRequest) -> int:
     """Return the flops of a fit's eigendecompositions, about nine for each entry and column."""
     whole = 9 * (size.outputs**3 + size.inputs**3)
     moments = sum(8 * n * _test_columns(k) ** 2 if is_sketched(n, k) else 9 * n**3 for n, k in size.sides)
-    return (moments if "gradient" in wanted.bases else 0) + (whole if "activation" in wanted.bases else 0)
+    return (moments if "gradient" in request.bases else 0) + (whole if "activation" in request.bases else 0)
 
 
 def _input_columns(size: Dimensions) -> int:
@@ -120,5 +122,5 @@ def _moment_size(side: tuple[int, int]) -> int:
     return 2 * size * min(size, _test_columns(kept)) if is_sketched(*side) else size**2
 
 
-def _factors(wanted: Wanted) -> bool:
-    return wanted.factors or "activation" in wanted.bases
+def _factors(request: StatisticsRequest) -> bool:
+    return request.factors or "activation" in request.bases

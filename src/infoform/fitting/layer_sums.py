@@ -7,9 +7,9 @@ from torch import Tensor
 from infoform.common.files import under
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import Eigenbasis, leading_pairs, promising_pairs
-from infoform.curvature.request import BASES, FitSettings, Wanted, kept_columns
+from infoform.curvature.request import BASES, FitSettings, StatisticsRequest, kept_columns
 from infoform.curvature.sketch import EXACT_LIMIT, is_sketched
-from infoform.curvature.subsampling import WHOLE_RESIDUAL, part_weights
+from infoform.curvature.subsampling import WHOLE_RESIDUAL, subsample_weights
 from infoform.fitting.running_sums import (
     Block,
     GradientFactor,
@@ -27,20 +27,20 @@ from infoform.network.layer import Layer
 class LayerStatistics:
     """The sums of one layer, pass by pass."""
 
-    def __init__(self, layer: Layer, wanted: Wanted, settings: FitSettings) -> None:
+    def __init__(self, layer: Layer, request: StatisticsRequest, settings: FitSettings) -> None:
         self._layer = layer
-        self._wanted = wanted
-        self._columns = [kept_columns(size, wanted, settings.basis_size) for size in layer.shape]  # (g, a)
-        factors = wanted.factors or "activation" in wanted.bases
+        self._request = request
+        self._columns = [kept_columns(size, request, settings.basis_size) for size in layer.shape]  # (g, a)
+        factors = request.factors or "activation" in request.bases
         size = layer.shape[1]
-        few = wanted.inputs and not factors and size > EXACT_LIMIT
-        self._inputs = InputFactor() if factors or (wanted.inputs and not few) else None
+        few = request.inputs and not factors and size > EXACT_LIMIT
+        self._inputs = InputFactor() if factors or (request.inputs and not few) else None
         self._energy = None
         if few:
             self._energy = InputEnergy(size, rank=settings.prior_rank, name=layer.name, seed=settings.seed)
         self._gradients = GradientFactor() if factors else None
         self._moments: list[Moment | Sketch] = []  # of outputs and of inputs
-        if "gradient" in wanted.bases:
+        if "gradient" in request.bases:
             takes = (
                 (lambda one: one.gradient_moment(), lambda one, test: one.gradient_sketch(test)),
                 (lambda one: one.input_moment(), lambda one, test: one.input_sketch(test)),
@@ -51,9 +51,9 @@ class LayerStatistics:
                     if is_sketched(size, columns)
                     else Moment(whole)
                 )
-        self._squares = Squares(layer.shape) if wanted.diagonal else None
+        self._squares = Squares(layer.shape) if request.diagonal else None
         small = layer.shape[0] * layer.shape[1] <= settings.block_limit
-        self._block = Block() if wanted.block and small else None
+        self._block = Block() if request.block and small else None
         self._projected: dict[str, ProjectedSquares] = {}
 
     def keep(self, before: Curvature) -> None:
@@ -79,7 +79,7 @@ class LayerStatistics:
             return _given([self._inputs, self._energy])
         moments = [self._inputs, self._energy, self._gradients, *self._moments]
         measured = [self._squares, self._block, *self._projected.values()]
-        return _given(moments if self._wanted.bases and not self._projected else [*moments, *measured])
+        return _given(moments if self._request.bases and not self._projected else [*moments, *measured])
 
     def moments(self) -> Sequence[Sums]:
         """Return what bases are found from."""
@@ -104,7 +104,7 @@ class LayerStatistics:
             gradient_pairs = of_gradients.leading(columns=rows, name=name)
             del of_gradients
             self._project("gradient", of_inputs.leading(columns=columns, name=name), gradient_pairs)
-        if "activation" in self._wanted.bases and self._inputs is not None and self._gradients is not None:
+        if "activation" in self._request.bases and self._inputs is not None and self._gradients is not None:
             assert self._inputs.factor is not None
             assert self._gradients.factor is not None
             self._project(
@@ -171,7 +171,7 @@ class LayerStatistics:
             setattr(sums, name, None)  # a copy may be needed below, and is to be the only one
             return total.div_(count).contiguous()
 
-        weight = float(part_weights(numbers, whole=WHOLE_RESIDUAL).sum())
+        weight = float(subsample_weights(numbers, whole=WHOLE_RESIDUAL).sum())
 
         bases = {}
         for basis, sums in self._projected.items():
@@ -198,15 +198,15 @@ class LayerStatistics:
     def _project(self, basis: str, of_inputs: tuple[Tensor, Tensor], of_gradients: tuple[Tensor, Tensor]) -> None:
         (input_values, input_vectors), (gradient_values, gradient_vectors) = of_inputs, of_gradients
         pairs = None
-        if basis in self._wanted.cores:
-            pairs = promising_pairs(gradient_values, input_values, count=self._wanted.core_size)
+        if basis in self._request.cores:
+            pairs = promising_pairs(gradient_values, input_values, count=self._request.core_size)
         self._projected[basis] = ProjectedSquares(input_vectors, gradient_vectors, pairs)
 
     def _forget(self) -> None:
         """Drop what only the bases were to be found from."""
-        if not self._wanted.factors:
+        if not self._request.factors:
             self._gradients = None
-            self._inputs = self._inputs if self._wanted.inputs else None
+            self._inputs = self._inputs if self._request.inputs else None
 
     def _named(self) -> dict[str, Sums]:
         named: dict[str, Sums | None] = {

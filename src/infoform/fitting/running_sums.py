@@ -12,7 +12,7 @@ from infoform.common.matmul import aligned, summed_products, times
 from infoform.curvature.eigenbasis import leading_pairs
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.curvature.sketch import OVERSAMPLING, nystrom, random_columns
-from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, part_weights
+from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
 from infoform.fitting.per_example_gradients import Gradients
 
 
@@ -91,7 +91,7 @@ class InputEnergy(Sums):
         self.along: Tensor | None = None  # Σ_s a aᵀ Ω (A, c), or Σ_s (a w)² (p,)
 
     def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
-        weights = part_weights(numbers, whole=WHOLE_INPUTS).to(gradients.positions)
+        weights = subsample_weights(numbers, whole=WHOLE_INPUTS).to(gradients.positions)
         if not first or (self.diagonal is not None and not bool(weights.any())):
             return
         self._columns = self._columns.to(weights)
@@ -112,7 +112,7 @@ class InputEnergy(Sums):
         """Return the averages over all examples, which have these numbers."""
         if self.diagonal is None or self.along is None:
             return None
-        count = max(1.0, float(part_weights(numbers, whole=WHOLE_INPUTS).sum()))
+        count = max(1.0, float(subsample_weights(numbers, whole=WHOLE_INPUTS).sum()))
         diagonal, along = self.diagonal / count, self.along / count
         if self._kept is not None:
             return InputSpectrum(diagonal, self._kept, along)
@@ -225,7 +225,7 @@ class ProjectedSquares(Sums):
     def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         weights = None
         if self._truncated:
-            weights = part_weights(numbers, whole=WHOLE_RESIDUAL).to(gradients.positions)
+            weights = subsample_weights(numbers, whole=WHOLE_RESIDUAL).to(gradients.positions)
             weights = weights if bool(weights.any()) else None
             if self.residual is None:
                 self.residual = aligned(

@@ -69,7 +69,7 @@ def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
         yield Batch(args, kwargs, None if batch.targets is None else batch.targets[part])
 
 
-def chosen_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)
+def select_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)
     """Return some of the examples; None where an argument is something else than a tensor of all examples, or plain."""
     count = batch_size(batch)
 

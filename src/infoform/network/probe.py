@@ -17,7 +17,7 @@ from infoform.network.layer import Layer
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbeResult:
     """What one forward pass of an example shows."""
 
     layers: Mapping[str, Layer]  # all that have a rule and were called
@@ -28,12 +28,12 @@ class Seen:
     activations: Mapping[str, int]  # by layer: bytes that a pass which goes back to it holds, about
 
 
-def probe(model: nn.Module, example: Any) -> Seen:
+def probe(model: nn.Module, example: Any) -> ProbeResult:
     """Run the model once on inputs, without keeping what a gradient pass would, and leave it as found."""
     return probe_batch(model, read_inputs(example, device_of(model)))
 
 
-def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None = None) -> Seen:
+def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None = None) -> ProbeResult:
     """As `probe`; the batch is on the device that the model is to run on, its own where none is given."""
     layers, _ = find_layers(model)
     names = {module: name for name, layer in layers.items() for module in layer.modules}
@@ -61,7 +61,7 @@ def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None =
     width = outputs.shape[1] if outputs.dim() > 1 else 1
     called = {name: layers[name] for name in uses}
     held = {name: saved.since(name) for name in uses}
-    return Seen(called, uses, width, len(outputs), capture.nbytes, held)
+    return ProbeResult(called, uses, width, len(outputs), capture.nbytes, held)
 
 
 class _Saved:

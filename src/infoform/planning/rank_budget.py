@@ -29,7 +29,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Bought:
+class RankChoice:
     """What a layer got."""
 
     rank: int
@@ -64,7 +64,7 @@ def rank_curve(size: Dimensions, eigen: Eigenbasis, options: Mapping[str, Any], 
     return Curve(nbytes[:allowed], energy[:allowed], total)
 
 
-def spend(curves: Mapping[str, Curve], budget: int) -> dict[str, Bought]:
+def spend(curves: Mapping[str, Curve], budget: int) -> dict[str, RankChoice]:
     """Return what each layer gets of a budget of bytes for all; every layer gets rank 1 at least."""
     least = sum(int(curve.nbytes[0]) for curve in curves.values())
     if least > budget:
@@ -100,11 +100,11 @@ def spend(curves: Mapping[str, Curve], budget: int) -> dict[str, Bought]:
         nbytes = curves[name].nbytes
         affordable = int(torch.searchsorted(nbytes, nbytes[place[name]] + left, right=True)) - 1
         place[name] = max(place[name], affordable)
-    return {name: bought_at(curves[name], place[name] + 1) for name in names}
+    return {name: choice_at(curves[name], place[name] + 1) for name in names}
 
 
-def bought_at(curve: Curve, rank: int) -> Bought:
-    return Bought(rank, int(curve.nbytes[rank - 1]), float(curve.energy[rank - 1]))
+def choice_at(curve: Curve, rank: int) -> RankChoice:
+    return RankChoice(rank, int(curve.nbytes[rank - 1]), float(curve.energy[rank - 1]))
 
 
 def _first_times(indices: Tensor, count: int) -> Tensor:  # (K,) -> (count,): when each index is first used; K if never

@@ -17,14 +17,14 @@ from typing_extensions import Self
 
 from infoform.common.randomness import normal
 from infoform.curvature.curvature import Curvature
-from infoform.curvature.request import Wanted
+from infoform.curvature.request import StatisticsRequest
 from infoform.priors import LayerPrior
 
 _ORIGIN = "origin"  # where an object made by `with_prior` finds the one it was made from
 Value = TypeVar("Value")
 
 
-class prior_free(cached_property[Value]):
+class shared_across_priors(cached_property[Value]):
     """A cached property that depends on neither prior nor data-set size: computed once for all that share it."""
 
     @overload
@@ -55,7 +55,7 @@ class LayerPosterior(ABC):
 
     @classmethod
     @abstractmethod
-    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
+    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
         """Return the statistics that `from_curvature` needs with these options."""
 
     @classmethod
@@ -101,7 +101,7 @@ class LayerPosterior(ABC):
         return None
 
     @classmethod
-    def transform_alike(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
+    def transform_batched(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
         """Return what does `transform_` in place for the noise of several layers at once, (L, G, A)."""
         raise TypeError(f"layers of structure '{cls.structure}' are transformed one by one.")
 

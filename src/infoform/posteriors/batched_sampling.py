@@ -21,7 +21,7 @@ LARGEST = 2**19  # numbers of all that are drawn together: more of them leave th
 
 
 @dataclass(frozen=True, eq=False)
-class Alike:
+class SameShapeLayers:
     """Layers whose noise is transformed at once; with one layer it is the layer's own business."""
 
     layers: Mapping[str, LayerPosterior]
@@ -50,10 +50,10 @@ class Alike:
     @cached_property
     def _transform(self) -> Callable[[Tensor], None]:
         layers = list(self.layers.values())
-        return type(layers[0]).transform_alike(layers)
+        return type(layers[0]).transform_batched(layers)
 
 
-def grouped(layers: Mapping[str, LayerPosterior]) -> list[Alike]:
+def grouped(layers: Mapping[str, LayerPosterior]) -> list[SameShapeLayers]:
     """Put layers that are alike together, the largest groups first."""
     kinds: dict[object, list[str]] = {}
     for name, layer in layers.items():
@@ -66,7 +66,7 @@ def grouped(layers: Mapping[str, LayerPosterior]) -> list[Alike]:
         count = -(-len(names) // most)  # groups of nearly equal length
         bounds = [index * len(names) // count for index in range(count + 1)]
         parts = [names[start:stop] for start, stop in pairwise(bounds)]
-        groups += [Alike({name: layers[name] for name in part}) for part in parts]
+        groups += [SameShapeLayers({name: layers[name] for name in part}) for part in parts]
     return sorted(groups, key=lambda group: -group.size)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from infoform.curvature.curvature import Curvature
-from infoform.curvature.request import Wanted
+from infoform.curvature.request import StatisticsRequest
 from infoform.posteriors.base import LayerPosterior, required
 from infoform.posteriors.quantise import read_back, round_to
 from infoform.posteriors.row_blocks import RowBlocks, row_covariance
@@ -33,8 +33,8 @@ class Diag(LayerPosterior):
     information_steps: Tensor | None = None  # (2,), where f is stored as bytes
 
     @classmethod
-    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
-        return Wanted(diagonal=True)
+    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
+        return StatisticsRequest(diagonal=True)
 
     @classmethod
     def from_curvature(  # type: ignore[override]

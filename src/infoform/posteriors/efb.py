@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from infoform.curvature.curvature import Curvature
-from infoform.curvature.request import Wanted
+from infoform.curvature.request import StatisticsRequest
 from infoform.posteriors.base import required
 from infoform.posteriors.kronecker import KroneckerPosterior
 from infoform.priors import LayerPrior
@@ -32,8 +32,8 @@ class Efb(KroneckerPosterior):
     eigenvalues: Tensor  # Λ (g, a)
 
     @classmethod
-    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
-        return Wanted(bases=frozenset({options.get("basis", "gradient")}))
+    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
+        return StatisticsRequest(bases=frozenset({options.get("basis", "gradient")}))
 
     @classmethod
     def from_curvature(  # type: ignore[override]

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import symmetric_eigh
-from infoform.curvature.request import Wanted
+from infoform.curvature.request import StatisticsRequest
 from infoform.posteriors.base import LayerPosterior, power
 from infoform.priors import LayerPrior
 
@@ -33,8 +33,8 @@ class Full(LayerPosterior):
     num_outputs: int
 
     @classmethod
-    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
-        return Wanted(block=True)
+    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
+        return StatisticsRequest(block=True)
 
     @classmethod
     def from_curvature(cls, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> Self:  # type: ignore[override]

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from infoform.curvature.eigenbasis import expanded_diagonal
-from infoform.posteriors.base import LayerPosterior, power, prior_free
+from infoform.posteriors.base import LayerPosterior, power, shared_across_priors
 from infoform.posteriors.row_blocks import row_covariance
 
 
 class KroneckerPosterior(LayerPosterior):
     """Everything but the coefficients C."""
 
-    input_vectors: Tensor | prior_free[Tensor]  # U_A (A, a)
-    gradient_vectors: Tensor | prior_free[Tensor]  # U_G (G, g)
+    input_vectors: Tensor | shared_across_priors[Tensor]  # U_A (A, a)
+    gradient_vectors: Tensor | shared_across_priors[Tensor]  # U_G (G, g)
 
     @property
     @abstractmethod

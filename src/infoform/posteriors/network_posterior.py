@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoform.common.threads import side_by_side
 from infoform.posteriors import LayerPosterior
-from infoform.posteriors.batched_sampling import Alike, grouped
+from infoform.posteriors.batched_sampling import SameShapeLayers, grouped
 
 Item = TypeVar("Item", bound=Hashable)
 SMALL = 2**18  # numbers of a layer's samples that one thread alone draws best
@@ -70,11 +70,11 @@ class Posterior:
         return side_by_side(draw, range(times))
 
     @cached_property
-    def _groups(self) -> list[Alike]:
+    def _groups(self) -> list[SameShapeLayers]:
         return grouped(self.layers)
 
     def _sample_one(self, seeds: Mapping[str, int], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        draw = partial(Alike.sample, seeds=seeds, out=old)
+        draw = partial(SameShapeLayers.sample, seeds=seeds, out=old)
         alone, together = _shared_out({group: group.size for group in self._groups})
         return self._ordered([*map(draw, alone), *side_by_side(draw, together)])
 

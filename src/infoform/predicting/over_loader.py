@@ -12,21 +12,21 @@ from torch.utils.data import DistributedSampler
 
 from infoform.common.processes import Processes
 from infoform.network.sharding import Shard, dealt_shard
-from infoform.predicting.predictor import How, Predictor
-from infoform.predicting.resumable_batches import Keep
+from infoform.predicting.predictor import PredictOptions, Predictor
+from infoform.predicting.resumable_batches import BatchStore
 from infoform.prediction import Prediction, join_predictions
 
 
 def predict_all(
     predictor: Predictor,
     loader: Iterable[Any],
-    how: How,
+    how: PredictOptions,
     *,
     noise: float | None,
     sampler: DistributedSampler[Any] | None,
     gather: bool,
     tick: Callable[[int], None] | None = None,
-    keep: Keep | None = None,
+    keep: BatchStore | None = None,
 ) -> tuple[Prediction, Tensor | None]:
     """Return one prediction for all data, and the targets where every batch has them.
 

@@ -23,7 +23,7 @@ from infoform.network.capture import Call, Capture, capturing
 from infoform.network.layer import Layer
 from infoform.posteriors import LayerPosterior
 from infoform.posteriors.network_posterior import Posterior
-from infoform.predicting.resumable_batches import Keep, Kind, of_each_batch
+from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
 from infoform.predicting.sampled_networks import SampledNetworks
 from infoform.prediction import Prediction
 
@@ -32,7 +32,7 @@ CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, 
 
 
 @dataclass(frozen=True)
-class How:
+class PredictOptions:
     """How to predict, checked when it is said."""
 
     kind: str
@@ -55,7 +55,7 @@ class Predictor:
     likelihood: Likelihood
     posterior: Posterior
 
-    def predict(self, batch: Batch, how: How, *, noise: float | None) -> Prediction:
+    def predict(self, batch: Batch, how: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
         _check_size(batch)
         generator = torch.Generator().manual_seed(how.seed)
@@ -70,19 +70,19 @@ class Predictor:
     def predict_parts(
         self,
         loader: Iterable[Any],
-        how: How,
+        how: PredictOptions,
         *,
         noise: float | None,
         tick: Callable[[int], None] | None = None,
-        keep: Keep | None = None,
+        keep: BatchStore | None = None,
     ) -> tuple[list[Prediction], Tensor | None]:
         """Return the predictions of a loader's batches, and all targets where every batch has them."""
         parts, targets = [], []
         make = partial(self._predict_each, how=how, noise=noise, often=keep is not None, tick=tick)
-        kind = Kind(make, Prediction.tensors, Prediction.of)
+        kind = BatchCodec(make, Prediction.tensors, Prediction.of)
         device, copied = device_of(self.model), how.kind != "linear"
         with isolated(how.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
-            for given, prediction in of_each_batch(loader, kind, device=device, copied=copied, keep=keep, tick=tick):
+            for given, prediction in over_batches(loader, kind, device=device, copied=copied, keep=keep, tick=tick):
                 parts.append(prediction)
                 if given is not None:
                     targets.append(self.likelihood.check_targets(given, prediction.plain))
@@ -120,7 +120,7 @@ class Predictor:
         self,
         batches: Iterable[Batch],
         *,
-        how: How,
+        how: PredictOptions,
         noise: float | None,
         often: bool,
         tick: Callable[[int], None] | None,

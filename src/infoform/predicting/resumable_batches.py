@@ -13,7 +13,7 @@ from infoform.network.batches import Batch, batch_size, read_batch
 Made = TypeVar("Made")
 
 
-class Slot(Protocol):
+class StoredBatch(Protocol):
     """The place of one batch."""
 
     found: Mapping[str, Tensor] | None  # what was kept of it
@@ -22,11 +22,11 @@ class Slot(Protocol):
         """Keep what was made of it now."""
 
 
-Keep = Callable[[Any], Slot]  # called with every batch of a loader in turn
+BatchStore = Callable[[Any], StoredBatch]  # called with every batch of a loader in turn
 
 
 @dataclass(frozen=True)
-class Kind(Generic[Made]):
+class BatchCodec(Generic[Made]):
     """What is made of batches, and how it is kept."""
 
     make: Callable[[Iterable[Batch]], Iterator[Made]]  # one a batch, in order; it may ask for several first
@@ -37,17 +37,17 @@ class Kind(Generic[Made]):
 @dataclass
 class _Entry(Generic[Made]):
     targets: Tensor | None
-    slot: Slot | None
+    slot: StoredBatch | None
     made: list[Made] = field(default_factory=list)  # none yet, or one
 
 
-def of_each_batch(
+def over_batches(
     loader: Iterable[Any],
-    kind: Kind[Made],
+    kind: BatchCodec[Made],
     *,
     device: torch.device,
     copied: bool = False,
-    keep: Keep | None = None,
+    keep: BatchStore | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[Tensor | None, Made]]:
     """Give the targets of every batch, and what was made of it.

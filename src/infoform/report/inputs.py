@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 
 VERBS = ("fit", "update", "plan", "tune", "evaluate", "predict", "acquire")
 

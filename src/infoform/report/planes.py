@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 from infoform.report.blocks import Chart, Section, Slider, Step, Table
 from infoform.report.charts import INK, SCALE, UNKNOWN, axis, figure, log_axis, series
 from infoform.report.words import number

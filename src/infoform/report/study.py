@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from infoform.experiments.result import Result
+from infoform.records.study_result import Result
 from infoform.report import planes
 from infoform.report.blocks import Block, Fold, Markup, Panel, Section, Table, Text
 from infoform.report.inputs import Study

@@ -10,33 +10,37 @@ from typing import Any
 
 from torch.utils.data import DistributedSampler
 
-from infoform.common.digest import folded
+from infoform.common.digest import update_digest
 from infoform.common.progress import progress_bar
 from infoform.common.randomness import isolated
 from infoform.network.sharding import distributed_sampler
 from infoform.predicting.over_loader import predict_all
-from infoform.predicting.predictor import How, Predictor
+from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.tuning.search import OBJECTIVES, Search, Trial, best_trial
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class ValidationData:
     """The batches of a validation loader, and the sampler that dealt them out to processes, if one did."""
 
     batches: list[Any]
     sampler: DistributedSampler[Any] | None
 
     @classmethod
-    def read(cls, loader: Iterable[Any], *, seed: int) -> "HeldOut":
+    def read(cls, loader: Iterable[Any], *, seed: int) -> "ValidationData":
         with isolated(seed, loader=loader):
             return cls(list(loader), distributed_sampler(loader))
 
     @property
     def checksum(self) -> int | None:
         """Return what tells these data from others; None for one process' part of them."""
-        return None if self.sampler is not None else reduce(lambda digest, one: folded(one, digest), self.batches, 0)
+        return (
+            None
+            if self.sampler is not None
+            else reduce(lambda digest, one: update_digest(one, digest), self.batches, 0)
+        )
 
-    def scores(self, predictor: Predictor, how: How, *, noise: float | None) -> dict[str, float]:
+    def scores(self, predictor: Predictor, how: PredictOptions, *, noise: float | None) -> dict[str, float]:
         """Return every objective; infinity where the predictions are not finite."""
         from infoform.metrics import evaluate
 
@@ -50,10 +54,10 @@ class HeldOut:
         return evaluate(prediction, targets)
 
 
-def search_held_out(
-    held_out: HeldOut,
+def search_on_validation(
+    held_out: ValidationData,
     predictor: Callable[[float, float], Predictor],  # of a pair (N, τ)
-    how: How,
+    how: PredictOptions,
     *,
     noise: float | None,
     objective: str,

@@ -44,9 +44,9 @@ def reproduce(
         infoform reproduce NAME --page docs
     """
     from infoform.experiments import EXPERIMENTS
-    from infoform.experiments.result import Result
     from infoform.experiments.runner import reproduce as run
     from infoform.experiments.runner import result_path, write_page
+    from infoform.records.study_result import Result
 
     with recorded(context, output) as record:
         if name is None:

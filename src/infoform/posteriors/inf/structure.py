@@ -29,9 +29,9 @@ from typing_extensions import Self
 from infoform.common.matmul import padded
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import expanded_diagonal, gather_pairs, scatter_pairs, select_pairs, symmetric_eigh
-from infoform.curvature.request import Wanted
+from infoform.curvature.request import StatisticsRequest
 from infoform.posteriors import log_bytes as logscale
-from infoform.posteriors.base import LayerPosterior, prior_free, required
+from infoform.posteriors.base import LayerPosterior, required, shared_across_priors
 from infoform.posteriors.inf.core import below_diagonal, core_root, kept_diagonal
 from infoform.posteriors.inf.jacobians import OuterForm
 from infoform.posteriors.inf.options import check_options, enough_columns, enough_pairs
@@ -66,10 +66,10 @@ class Inf(LayerPosterior):
     core: Tensor | None = None  # (c (c − 1) / 2,): M below its diagonal, of the first c pairs; None for a diagonal M
 
     @classmethod
-    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
+    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
         basis, rank = options.get("basis", "gradient"), options.get("rank", 100)
         coupled = options.get("core", "full") == "full"
-        return Wanted(
+        return StatisticsRequest(
             diagonal=True,
             bases=frozenset({basis}),
             columns=enough_columns(rank, basis),
@@ -160,25 +160,25 @@ class Inf(LayerPosterior):
             return ""
         return f"additive correction clipped at 0 for {self.clipped / self.information.numel():.0%} of its weights"
 
-    @prior_free
+    @shared_across_priors
     def _input_vectors(self) -> Tensor:  # (A, a)
         return self.input_vectors.to(self.dtype)
 
-    @prior_free
+    @shared_across_priors
     def _padded_vectors(self) -> Tensor:  # (A, a or some more)
         return padded(self._input_vectors)
 
-    @prior_free
+    @shared_across_priors
     def _gradient_vectors(self) -> Tensor:  # (G, g)
         return self.gradient_vectors.to(self.dtype)
 
-    @prior_free
+    @shared_across_priors
     def scale(self) -> Tensor | None:  # S (G, A); None for 1
         if self.scale_codes is None or self.scale_steps is None:
             return None
         return logscale.decode(self.scale_codes, self.scale_steps, self.dtype).sqrt()
 
-    @prior_free
+    @shared_across_priors
     def remainder(self) -> Tensor:  # D (G, A)
         """Return D, from what is stored: the diagonal stays exact whatever was rounded."""
         information = self._information()
@@ -201,7 +201,7 @@ class Inf(LayerPosterior):
         return self.shape, self.dtype, self.device, self.prior.rank == 0
 
     @classmethod
-    def transform_alike(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
+    def transform_batched(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
         forms = [layer._draws for layer in layers]
         for layer in layers:  # whose numbers the stack has; another thread may have made one, too
             layer.__dict__.pop("_draws", None)
@@ -252,7 +252,7 @@ class Inf(LayerPosterior):
         kept = kept.flatten(0, 1) @ self._factor
         return self._rows.dense() + kept @ kept.T
 
-    @prior_free
+    @shared_across_priors
     def indices(self) -> tuple[Tensor, Tensor]:
         if self.pairs is not None:
             return self.pairs[0].long(), self.pairs[1].long()
@@ -338,7 +338,7 @@ class Inf(LayerPosterior):
         values, vectors = symmetric_eigh(factor.T @ gram @ factor, name="")
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), values
 
-    @prior_free
+    @shared_across_priors
     def _root(self) -> Tensor:  # L (K, K), in float64
         return core_root(self.eigenvalues, self.core)
 

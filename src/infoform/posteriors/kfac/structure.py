@@ -23,8 +23,8 @@ from typing_extensions import Self
 
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import check_moment, symmetric_eigh
-from infoform.curvature.request import Wanted
-from infoform.posteriors.base import prior_free, required
+from infoform.curvature.request import StatisticsRequest
+from infoform.posteriors.base import required, shared_across_priors
 from infoform.posteriors.kfac.cholesky import KroneckerRoots
 from infoform.posteriors.kronecker import KroneckerPosterior
 from infoform.priors import LayerPrior
@@ -46,8 +46,8 @@ class Kfac(KroneckerPosterior):
     damping: str
 
     @classmethod
-    def wanted(cls, options: Mapping[str, Any]) -> Wanted:
-        return Wanted(factors=True)
+    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
+        return StatisticsRequest(factors=True)
 
     @classmethod
     def from_curvature(  # type: ignore[override]
@@ -74,11 +74,11 @@ class Kfac(KroneckerPosterior):
     def device(self) -> torch.device:
         return self.input_factor.device
 
-    @prior_free
+    @shared_across_priors
     def input_vectors(self) -> Tensor:  # U_A (A, A)
         return self._of_inputs[1]
 
-    @prior_free
+    @shared_across_priors
     def gradient_vectors(self) -> Tensor:  # U_G (G, G)
         return self._of_gradients[1]
 
@@ -123,10 +123,10 @@ class Kfac(KroneckerPosterior):
         scale, damping = math.sqrt(self.num_data), math.sqrt(self.prior.precision)
         return KroneckerRoots.of(self.gradient_factor, self.input_factor, scale=scale, damping=damping)
 
-    @prior_free
+    @shared_across_priors
     def _of_inputs(self) -> tuple[Tensor, Tensor]:  # (A,), (A, A)
         return symmetric_eigh(self.input_factor, name="")
 
-    @prior_free
+    @shared_across_priors
     def _of_gradients(self) -> tuple[Tensor, Tensor]:  # (G,), (G, G)
         return symmetric_eigh(self.gradient_factor, name="")

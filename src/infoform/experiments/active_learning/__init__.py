@@ -1,0 +1,1 @@
+"""Which examples to label next."""

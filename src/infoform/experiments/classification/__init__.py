@@ -1,0 +1,1 @@
+"""Networks that choose among classes: MNIST and CIFAR-10, with what is unknown to them."""

@@ -1,0 +1,338 @@
+"""Known and unknown images, with one set of hyperparameters: what MNIST/notMNIST and CIFAR-10/SVHN share.
+
+A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
+its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16x30 mc validation 0`: the prior knows 16
+directions of each layer's inputs, and has a strength of 30 (1 if not said). The structure `last-layer` is `inf` of the
+last layer alone, `inf@uint8` is stored as bytes. Tuning is by
+
+validation   NLL of held-out training data (τ alone)
+evidence     Laplace's evidence (τ alone, no data)
+search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ
+"""
+
+import time
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+import infoform
+from infoform.baselines import SWAG, Baseline, Ensemble, MCDropout
+from infoform.experiments.base import Experiment, Settings
+from infoform.experiments.classification.charts import draw
+from infoform.experiments.classification.measures import complexity, measures, spectra
+from infoform.experiments.classification.page import body
+from infoform.experiments.classification.targets import Target
+from infoform.experiments.networks.training import Augment, Shuffled, Trained, Training, train
+from infoform.experiments.search.line_search import find_least_nll, find_minimum
+from infoform.metrics import ece, nll
+from infoform.priors import Activation
+from infoform.records.study_result import Result
+
+Data = tuple[Tensor, Tensor]  # images, classes
+KEPT = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
+
+
+@dataclass(frozen=True)
+class ClassificationSettings(Settings):
+    """Sizes of a run, and what is measured on its networks."""
+
+    train: int = 30_000  # images, the first of the training part
+    validation: int = 3_000  # images, the last of the training part
+    curvature: int = 2_000  # images, the first of those trained on
+    test: int = 3_000  # images, evenly spaced over the test part
+    unknown: int = 1_500  # images, drawn at random
+    networks: int = 3  # seeds 0, 1, ...; also the members of the ensemble
+    epochs: int = 6
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    l2: float = 1e-8
+    cosine: bool = False  # a rate that falls to zero calibrates MNIST's network, and is not what the paper studies
+    rank: int = 100
+    prior_rank: int = 16
+    samples: int = 20  # networks of a sampled prediction
+    tuning_samples: int = 6
+    swag_epochs: int = 1
+    swag_snapshots: int = 20
+    swag_learning_rate: float = 0.01
+    search_trials: int = 18
+    methods: tuple[str, ...] = ()  # for the first network
+    repeated: tuple[str, ...] = ()  # for the others
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Scaled images, and how a batch of them is augmented in training."""
+
+    train: Data
+    validation: Data
+    curvature: Data
+    test: Data
+    unknown: Tensor
+    augment: Augment | None = None
+
+
+class Classification(Experiment[ClassificationSettings]):
+    """A network trained on known classes, and everything that predicts with it."""
+
+    last_layer: ClassVar[str]
+    paper: ClassVar[Mapping[str, tuple[float, float]]]  # method -> ECE, entropy on unknown data
+    targets: ClassVar[Sequence[Target]]
+    remarks: ClassVar[str] = ""  # what a reader should know of how the sizes were chosen
+    packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn")
+    choices: ClassVar[tuple[str, ...]] = ("methods", "repeated")
+
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """Return the untrained network."""
+
+    @abstractmethod
+    def parts(self, settings: ClassificationSettings) -> Parts:
+        """Read the data."""
+
+    def pieces(self, settings: ClassificationSettings) -> Sequence[str]:
+        keys = []
+        for seed in range(settings.networks):
+            chosen = settings.methods if seed == 0 else settings.repeated
+            keys += [f"{work} {seed}" for work in ("network", "curvature", "plain", *chosen)]
+        return [*keys, "ensemble 0"]
+
+    def needs(self, key: str, settings: ClassificationSettings) -> Sequence[str]:
+        *work, seed = key.split()
+        if work == ["network"]:
+            return ()
+        if work == ["ensemble"]:
+            return [f"network {number}" for number in range(settings.networks)]
+        return [f"network {seed}"] if len(work) == 1 else [f"network {seed}", f"curvature {seed}"]
+
+    def run_piece(self, key: str, settings: ClassificationSettings, *, cache: Path) -> dict[str, Any]:
+        *work, last = key.split()
+        run = Run(self, settings, cache, int(last))
+        table: dict[str, Callable[[], dict[str, Any]]] = {
+            "network": run.network_piece,
+            "curvature": run.curvature_piece,
+            "plain": lambda: run.baseline_piece(Ensemble.of([run.trained(run.seed).network], "classification")),
+            "ensemble": run.ensemble_piece,
+            "mc-dropout": run.dropout_piece,
+            "swag": run.swag_piece,
+        }
+        return table[work[0]]() if len(work) == 1 else run.laplace_piece(*work)
+
+    def page(self, result: Result) -> str:
+        return body(self.name, result, paper=self.paper, targets=self.targets, remarks=self.remarks)
+
+    def charts(self, result: Result, folder: Path) -> None:
+        draw(self.name, result, folder)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The work on one network of a run."""
+
+    experiment: Classification
+    settings: ClassificationSettings
+    cache: Path
+    seed: int
+
+    @property
+    def parts(self) -> Parts:
+        return _read_parts(self.experiment, self.settings)
+
+    def trained(self, seed: int) -> Trained:
+        """Return a network of this run, trained or read from the cache."""
+        s = self.settings
+        x, y = self.parts.train
+        return train(
+            self.experiment.network,
+            x,
+            y,
+            training=Training(s.epochs, s.batch_size, s.learning_rate, s.l2, s.cosine),
+            seed=seed,
+            path=self.cache / f"{self.experiment.name}-{s.train}x{s.epochs}-{seed}.pt",
+            augment=self.parts.augment,
+        )
+
+    def network_piece(self) -> dict[str, Any]:
+        trained = self.trained(self.seed)
+        x, y = self.parts.validation
+        with torch.no_grad():
+            right = sum(int((trained.network(a).argmax(1) == b).sum()) for a, b in batches((x, y)))
+        weights = sum(parameter.numel() for parameter in trained.network.parameters())
+        return {
+            "losses": trained.losses,
+            "training_seconds": trained.seconds,
+            "validation_accuracy": right / len(x),
+            "weights": weights,
+        }
+
+    def curvature_piece(self) -> dict[str, Any]:
+        begun = time.perf_counter()
+        laplace = self.laplace(fresh=True)
+        seconds = time.perf_counter() - begun
+        stored = {}
+        for structure in KEPT:
+            for prior in ("isotropic", "activation"):
+                stored[f"{structure} {prior}"] = laplace.posterior(structure=structure, prior=prior).nbytes
+        for storage in ("bfloat16", "uint8"):
+            packed = laplace.posterior(structure="inf", prior="activation", storage=storage)
+            stored[f"inf activation, {storage}"] = packed.nbytes
+        return {
+            "fit_seconds": seconds,
+            "bytes": stored,
+            "complexity": complexity(laplace.curvature, (self.settings.rank, 10 * self.settings.rank)),
+            "spectra": spectra(laplace.curvature),
+        }
+
+    def laplace(self, *, fresh: bool = False) -> infoform.Laplace:
+        """Return the fit of this network, from the cache where it is there; it serves all structures."""
+        return _fitted(self, self.trained(self.seed).network, fresh=fresh)
+
+    def baseline_piece(self, baseline: Baseline, samples: int | None = None) -> dict[str, Any]:
+        begun = time.perf_counter()
+        known, targets = baseline.predict_loader(batches(self.parts.test), samples=samples, progress=False)
+        unknown, _ = baseline.predict_loader(batches(self.parts.unknown), samples=samples, progress=False)
+        assert targets is not None
+        seconds = {"predict": time.perf_counter() - begun}
+        return {**measures(known, targets, unknown), "seconds": seconds}
+
+    def ensemble_piece(self) -> dict[str, Any]:
+        members = [self.trained(seed).network for seed in range(self.settings.networks)]
+        return self.baseline_piece(Ensemble.of(members, "classification"))
+
+    def dropout_piece(self) -> dict[str, Any]:
+        dropout = MCDropout(self.trained(self.seed).network, "classification").fit([], progress=False)
+        return self.baseline_piece(dropout, self.settings.samples)
+
+    def swag_piece(self) -> dict[str, Any]:
+        """Return the measures of SWAG, and under "swa" those of its mean."""
+        s = self.settings
+        loader = Shuffled(*self.parts.train, batch_size=s.batch_size, augment=self.parts.augment)
+        swag = SWAG(
+            self.trained(self.seed).network,
+            "classification",
+            epochs=s.swag_epochs,
+            every=max(1, s.swag_epochs * len(loader) // s.swag_snapshots),
+            rank=s.swag_snapshots,
+            learning_rate=s.swag_learning_rate,
+            weight_decay=s.l2,
+            batch_norm_batches=max(1, s.curvature // s.batch_size),
+            seed=self.seed,
+        )
+        begun = time.perf_counter()
+        swag.fit(loader, progress=False)
+        trained = time.perf_counter() - begun
+        found = self.baseline_piece(swag, s.samples)
+        found["seconds"]["fit"] = trained
+        return found | {"swa": self.baseline_piece(Ensemble.of([swag.network], "classification"))}
+
+    def laplace_piece(self, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
+        laplace = self.last_layer() if structure == "last-layer" else self.laplace()
+        name, _, known = prior.partition(":")
+        rank, _, strength = known.partition("x")
+        form, _, storage = structure.partition("@")
+        options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form}
+        options["prior"] = Activation(strength=float(strength or 1)) if name == "activation" else name
+        options["prior_rank"] = int(rank) if rank else None
+        if storage:
+            options["storage"] = storage
+
+        def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:
+            posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
+            with warnings.catch_warnings():  # rows of a posterior that is too wide say so by themselves
+                warnings.filterwarnings("ignore", message="networks with sampled weights are much worse")
+                return laplace.predict_loader(
+                    batches(data), kind=kind, samples=samples, posterior=posterior, progress=False
+                )
+
+        def score(measure: Callable[[Tensor, Tensor], float], tau: float, count: float) -> float:
+            prediction, targets = predict(self.parts.validation, tau, count, self._samples(kind, tuning=True))
+            probs = prediction.probs
+            return measure(probs, targets) if bool(probs.isfinite().all()) else float("inf")
+
+        size = float(self.settings.train)
+        begun = time.perf_counter()
+        if tuning == "validation":
+            tau, tried = find_least_nll(lambda tau: score(nll, tau, size))
+            count = size
+        elif tuning == "evidence":
+            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=size, **options))
+            count = size
+        else:
+            count, tau, tried = self._search(lambda tau, count: score(ece, tau, count))
+        tuned = time.perf_counter()
+        known, targets = predict(self.parts.test, tau, count, self._samples(kind))
+        unknown, _ = predict(self.parts.unknown, tau, count, self._samples(kind))
+        seconds = {"tune": tuned - begun, "predict": time.perf_counter() - tuned}
+        stored = laplace.posterior(**options).nbytes
+        facts = {"prior_precision": tau, "num_data": count, "tried": tried, "seconds": seconds, "bytes": stored}
+        return {**measures(known, targets, unknown), **facts}
+
+    def last_layer(self) -> infoform.Laplace:
+        laplace = infoform.Laplace(
+            self.trained(self.seed).network,
+            "classification",
+            layers=[self.experiment.last_layer],
+            prior_rank=self.settings.prior_rank,
+            rank=self.settings.rank,
+            statistics="all",
+        )
+        return laplace.fit(batches(self.parts.curvature), progress=False)
+
+    def _samples(self, kind: str, *, tuning: bool = False) -> int:
+        if kind == "linear":  # draws of logits, which cost nothing
+            return 100
+        return self.settings.tuning_samples if tuning else self.settings.samples
+
+    def _search(self, score: Callable[[float, float], float]) -> tuple[float, float, list[list[float]]]:
+        """Return the best N and τ of a grid, and all that was tried: [N, τ, score]."""
+        size = float(self.settings.train)
+        exponents = torch.linspace(0, 5, max(1, self.settings.search_trials // 3)).tolist()
+        pairs = [(count, 10.0**exponent) for count in (1.0, size, 2 * size) for exponent in exponents]
+        tried = [[count, tau, min(score(tau, count), 1e6)] for count, tau in pairs]
+        count, tau, _ = min(tried, key=lambda one: one[2])
+        return count, tau, tried
+
+
+@lru_cache(maxsize=1)
+def _read_parts(experiment: Classification, settings: ClassificationSettings) -> Parts:
+    return experiment.parts(settings)
+
+
+_LAST: dict[Path, infoform.Laplace] = {}  # the last fit: read once for the many pieces of a network
+
+
+def _fitted(run: Run, network: nn.Module, *, fresh: bool) -> infoform.Laplace:
+    s = run.settings
+    path = run.cache / f"{run.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{run.seed}.safetensors"
+    if path in _LAST and not fresh:
+        return _LAST[path]
+    if path.exists() and not fresh:
+        laplace = infoform.load(path, network)
+    else:
+        laplace = infoform.Laplace(
+            network,
+            "classification",
+            rank=s.rank,
+            prior_rank=s.prior_rank,
+            statistics="all",
+            block_limit=1,  # no exact blocks
+            seed=run.seed,
+        )
+        laplace.fit(batches(run.parts.curvature), progress=False)
+        laplace.save(path, curvature=True)
+    _LAST.clear()
+    _LAST[path] = laplace
+    return laplace
+
+
+def batches(data: Data | Tensor, size: int = 100) -> list[Any]:
+    """Cut data into batches: small ones, whose activations take memory that is there and not fresh pages."""
+    if isinstance(data, Tensor):
+        return list(data.split(size))
+    return list(zip(data[0].split(size), data[1].split(size), strict=True))

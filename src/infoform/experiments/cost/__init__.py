@@ -1,0 +1,1 @@
+"""Bytes, times and spectra of large networks."""

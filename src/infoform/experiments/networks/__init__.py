@@ -1,0 +1,1 @@
+"""Networks that experiments train or measure."""

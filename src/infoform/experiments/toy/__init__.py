@@ -1,0 +1,1 @@
+"""One-dimensional toy regressions that can be drawn."""

@@ -1,0 +1,1 @@
+"""Small regressions on the nine UCI sets."""

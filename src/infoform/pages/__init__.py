@@ -1,0 +1,1 @@
+"""Pages of the documentation that are written from results: one writer for experiments and benchmarks."""
