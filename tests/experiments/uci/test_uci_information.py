@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.experiments import Result
 from infoform.experiments.networks.shallow import ShallowStack
 from infoform.experiments.uci.information import (
@@ -25,7 +26,7 @@ def fitted() -> tuple[infoform.Laplace, Tensor]:
     generator = torch.Generator().manual_seed(0)
     model = ShallowStack.drawn(1, 3, 6, generator=generator).network(0)
     x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
-    laplace = infoform.Laplace(model, "regression", structure="full", statistics="all", fisher="exact")
+    laplace = flat_laplace(model, "regression", structure="full", statistics="all", fisher="exact")
     return laplace.fit([(x, x.sum(1, keepdim=True).sin())], progress=False), x
 
 

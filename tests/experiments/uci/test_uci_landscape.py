@@ -7,6 +7,7 @@ from torch.distributions import Normal
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.experiments import Result
 from infoform.experiments.networks.shallow import ShallowStack
 from infoform.experiments.uci.landscape import (
@@ -26,7 +27,7 @@ def make() -> tuple[infoform.Laplace, torch.Tensor, torch.Tensor]:
     model = ShallowStack.drawn(1, 3, 6, generator=generator).network(0)
     x = torch.randn(30, 3, generator=generator, dtype=torch.float64)
     y = x.sum(1, keepdim=True).sin()
-    laplace = infoform.Laplace(model, "regression", statistics="all", fisher="exact")
+    laplace = flat_laplace(model, "regression", statistics="all", fisher="exact")
     return laplace.fit([(x, y)], progress=False), x, y
 
 

@@ -164,7 +164,12 @@ def most_uncertain(
 ) -> int:
     """Return the position in the pool of the point of largest variance, with the (N, τ) of the best validation."""
     structure, options = method
-    laplace = infoform.Laplace(stack.network(at), "regression", structure=structure, fisher="exact", **options)
+    laplace = infoform.Laplace(
+        stack.network(at),
+        "regression",
+        structure=infoform.get_structure(structure, **options),
+        fit_options=infoform.FitOptions(fisher="exact"),
+    )
     laplace.fit([(task.x[known], task.y[known])], progress=False)
     x, y = task.x[task.validation], task.y[task.validation]
     assert laplace.noise is not None

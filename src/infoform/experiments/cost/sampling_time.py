@@ -22,9 +22,9 @@ import infoform
 from infoform.data import imagenet
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import sampling_time_page as time_page
-from infoform.experiments.cost.space import PAPER_FORM
+from infoform.experiments.cost.space import PAPER_FORM, with_rank
 from infoform.experiments.networks.architectures import ARCHITECTURES, build, calibrate_norms
-from infoform.posteriors import Efb, Kfac, LayerPosterior
+from infoform.posteriors import EfbPosterior, KfacPosterior, LayerPosterior
 from infoform.posteriors.network_posterior import Posterior
 from infoform.priors import LayerPrior
 from infoform.records.study_result import Result
@@ -87,8 +87,8 @@ class Time(Experiment[TimeSettings]):
 
 def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings) -> dict[str, Callable[[], object]]:
     """Return what draws a sample of all weights, by structure."""
-    options: dict[str, Any] = {"structure": "inf", "rank": settings.rank, "prior": "activation"}
-    laplace = infoform.Laplace(model, "classification", **options, seed=settings.seed)
+    structure = infoform.Inf(rank=settings.rank)
+    laplace = infoform.Laplace(model, "classification", structure=structure, prior="activation", seed=settings.seed)
     laplace.fit(batches, progress=False)
     kfac, efb = stand_ins(laplace)
     posteriors = {
@@ -116,8 +116,8 @@ def stand_ins(laplace: infoform.Laplace) -> tuple[Posterior, Posterior]:
         outputs, inputs = layer.shape
         u_a, u_g = (torch.rand(size, size, generator=generator) / size for size in (inputs, outputs))
         a, g = (torch.eye(len(one)) + (one + one.T) / 2 for one in (u_a, u_g))
-        kfac[name] = Kfac(LayerPrior(1.0), 1.0, a, g, "factored")
-        efb[name] = Efb(LayerPrior(1.0), 1.0, u_a, u_g, torch.rand(outputs, inputs, generator=generator))
+        kfac[name] = KfacPosterior(LayerPrior(1.0), 1.0, a, g, "factored")
+        efb[name] = EfbPosterior(LayerPrior(1.0), 1.0, u_a, u_g, torch.rand(outputs, inputs, generator=generator))
     return Posterior(kfac), Posterior(efb)
 
 
@@ -127,7 +127,8 @@ def fits(
     """Return what measures the information matrix, by structure."""
 
     def fit(options: dict[str, Any]) -> Callable[[], object]:
-        chosen = {"rank": settings.rank, "seed": settings.seed, **options}
+        structure = with_rank(options["structure"], settings.rank)
+        chosen = {**options, "structure": structure, "seed": settings.seed}
         return lambda: infoform.Laplace(model, "classification", **chosen).fit(batches, progress=False)
 
     return {name: fit(options) for name, options in which.items()}

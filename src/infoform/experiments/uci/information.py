@@ -80,7 +80,9 @@ class UciInformation(Experiment[InformationSettings]):
         stacks = networks(name, training=training, cache=cache, seed=settings.seed)
         model, split = stacks[settings.epochs].network(int(index)), split_of(name, int(index))
         data = [(split.train_x, split.train_y)]
-        exact = infoform.Laplace(model, "regression", structure="full", statistics="all", fisher="exact")
+        exact = infoform.Laplace(
+            model, "regression", structure="full", fit_options=infoform.FitOptions(statistics="all", fisher="exact")
+        )
         exact.fit(data, progress=False)
         reference = information(exact.posterior(prior_precision=0.0, num_data=1.0))
         errors = {

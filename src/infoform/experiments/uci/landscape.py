@@ -68,7 +68,11 @@ class UciLandscape(Experiment[LandscapeSettings]):
         stack = networks(name, training=training, cache=cache, seed=settings.seed)[settings.epochs]
         split = split_of(name, settings.split)
         structure, options = SHOWN[label]
-        laplace = infoform.Laplace(stack.network(settings.split), "regression", statistics="all", fisher="exact")
+        laplace = infoform.Laplace(
+            stack.network(settings.split),
+            "regression",
+            fit_options=infoform.FitOptions(statistics="all", fisher="exact"),
+        )
         laplace.fit([(split.train_x, split.train_y)], progress=False)
         x, y = split.test_x[: settings.test_points], split.test_y[: settings.test_points]
         values = landscape(laplace, structure, options, x, y, settings) - math.log(split.target_std)

@@ -194,7 +194,9 @@ def residuals(model: nn.Module, split: RegressionSplit) -> Tensor:  # (N,)
 
 def fitted(model: nn.Module, split: RegressionSplit) -> infoform.Laplace:
     """Return all statistics of one network on its training data."""
-    laplace = infoform.Laplace(model, "regression", structure="full", statistics="all", fisher="exact")
+    laplace = infoform.Laplace(
+        model, "regression", structure="full", fit_options=infoform.FitOptions(statistics="all", fisher="exact")
+    )
     return laplace.fit(_data(split), progress=False)
 
 
