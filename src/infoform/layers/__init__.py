@@ -13,8 +13,24 @@ LAYERS: dict[str, LayerRule] = {
 
 
 def find_rule(module: nn.Module) -> LayerRule | None:
-    """Return the rule for this module, or None where infoform has none."""
+    """Return the rule for this module, or None where infoform has none.
+
+    Args:
+        module: any module.
+
+    Returns:
+        The first rule of `LAYERS` that applies to it.
+    """
     return next((rule for rule in LAYERS.values() if rule.applies(module)), None)
 
 
-__all__ = ["LAYERS", "LayerRule", "find_rule"]
+def supported_types() -> list[str]:
+    """Return the names of the module types that have a rule.
+
+    Returns:
+        Names of classes, in the order of `LAYERS`.
+    """
+    return [known.__name__ for rule in LAYERS.values() for known in rule.types]
+
+
+__all__ = ["LAYERS", "LayerRule", "find_rule", "supported_types"]
