@@ -5,9 +5,9 @@ known ones; of regression (UCI) the isotropic prior was as good or better. The o
 estimators and keep the paper's prior; `structure="inf-paper"` is all of the paper's setting.
 """
 
-from infoform.likelihoods import Likelihood, Regression
+from infoform.likelihoods import Likelihood
 
 
 def default_prior(structure: str, likelihood: Likelihood) -> str:
     """Return the name of the prior for a structure and a likelihood."""
-    return "activation" if structure == "inf" and not isinstance(likelihood, Regression) else "isotropic"
+    return likelihood.default_prior if structure == "inf" else "isotropic"

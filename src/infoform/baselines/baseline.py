@@ -18,12 +18,12 @@ from typing_extensions import Self
 from infoform.common.checks import check_whole
 from infoform.common.progress import progress_bar
 from infoform.common.randomness import isolated
+from infoform.common.vmap_or_loop import VMAP_WEIGHTS, vmap_or_loop
 from infoform.likelihoods import DataSummary, Likelihood, get_likelihood
 from infoform.network.batches import Batch, batch_size, device_of, read_batch, read_inputs, read_outputs
 from infoform.network.capture import evaluation_mode
 from infoform.prediction import Prediction, join_predictions
 
-VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time
 VMAP_NUMBERS = 2**22  # weights and outputs of layers of all networks that are run at a time, about
 
 Bar = Callable[[str, int | None], Callable[[int], None]]  # description and total -> tick
@@ -144,18 +144,8 @@ class WeightBaseline(Baseline):
         parts = []
         for start in range(0, samples, step):
             part = {name: value[start : start + step] for name, value in drawn.items()}
-            parts.append(self._run(batch, part, min(step, samples - start)))
+            parts.append(vmap_or_loop(lambda one: self._forward(batch, one), part, min(step, samples - start)))
         return torch.cat(parts)
-
-    def _run(self, batch: Batch, weights: Mapping[str, Tensor], count: int) -> Tensor:  # -> (count, N, C)
-        if count > 1:
-            try:
-                outputs: Tensor = torch.vmap(lambda one: self._forward(batch, one))(dict(weights))
-                return outputs
-            except RuntimeError:  # vmap has no rule for branches on values or for results written in place
-                pass
-        ones = ({name: value[index] for name, value in weights.items()} for index in range(count))
-        return torch.stack([self._forward(batch, one) for one in ones])
 
     def _networks_at_once(self, batch: Batch) -> int:
         shapes = [parameter.shape for parameter in self.network.parameters()]
