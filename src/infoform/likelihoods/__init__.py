@@ -24,6 +24,12 @@ def get_likelihood(likelihood: str | Likelihood) -> Likelihood:
 
     Raises:
         ValueError: if no likelihood has that name.
+
+    Example:
+        ```python
+        from infoform.likelihoods import get_likelihood
+        assert get_likelihood("regression").name == "regression"
+        ```
     """
     if isinstance(likelihood, Likelihood):
         return likelihood

@@ -26,7 +26,20 @@ LINKS = ("probit", "bridge", "mc")
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What a fit learns of its data besides the curvature."""
+    """What a fit learns of its data besides the curvature.
+
+    Args:
+        num_examples: number of examples.
+        num_outputs: number C of the network's outputs.
+        log_likelihood: Σ_n log p(y_n | f_n), at σ = 1; None where the data had no targets.
+
+    Example:
+        ```python
+        from infoform.likelihoods import DataSummary, Regression
+        summary = DataSummary(num_examples=10, num_outputs=1, log_likelihood=-20.0)
+        assert 1.4 < Regression().fitted_noise(summary) < 1.5
+        ```
+    """
 
     num_examples: int
     num_outputs: int
