@@ -416,7 +416,7 @@ class Laplace:
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
         prediction = self._predictor(posterior).predict(batch, options, noise=self.noise)
-        self._warned = self._warned or warn_if_worse(kind, prediction, None)
+        self._warned = self._warned or warn_if_worse(kind, prediction, None, likelihood=self.likelihood)
         return prediction
 
     def predict_loader(
@@ -467,7 +467,7 @@ class Laplace:
             prediction, targets = predict_all(
                 predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
             )
-        self._warned = self._warned or warn_if_worse(kind, prediction, targets)
+        self._warned = self._warned or warn_if_worse(kind, prediction, targets, likelihood=self.likelihood)
         return prediction, targets
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
