@@ -14,19 +14,7 @@ import infoform
 from infoform import baselines, layers, likelihoods, metrics
 
 NOT_YET = {  # names whose docstrings are still to be written
-    "infoform.Activation",
     "infoform.Curvature",
-    "infoform.Isotropic",
-    "infoform.Laplace",
-    "infoform.LayerPosterior",
-    "infoform.LayerPrior",
-    "infoform.Plan",
-    "infoform.Posterior",
-    "infoform.Prior",
-    "infoform.Trial",
-    "infoform.draw_landscape",
-    "infoform.load",
-    "infoform.plan",
 }
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):$", flags=re.MULTILINE)
 ENTRY = re.compile(r"^ {4}\*{0,2}(\w+)(?: \(.*\))?:", flags=re.MULTILINE)
@@ -112,14 +100,35 @@ def test_every_argument_of_a_public_name_is_explained(name: str) -> None:
         assert found == []
 
 
-@pytest.mark.parametrize("name", sorted(name for name, value in public().items() if example(value)))
+def examples() -> dict[str, str]:
+    """Return the examples of all public names and of their methods, by name."""
+    found = {name: example(value) for name, value in public().items()}
+    for name, value in public().items():
+        if inspect.isclass(value):
+            found |= {f"{name}.{key}": example(method) for key, method in methods(value)}
+    return {name: code for name, code in found.items() if code}
+
+
+def at_hand() -> dict[str, Any]:
+    """Return the names that an example may use without saying where they come from."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    images, labels = torch.randn(40, 4), torch.randint(3, (40,))
+    loader = list(zip(images.split(20), labels.split(20), strict=True))
+    laplace = infoform.Laplace(model, "classification", fit_options=infoform.FitOptions(statistics="all"))
+    laplace.fit(loader, progress=False).save("posterior.safetensors")
+    loaders = dict.fromkeys(("train_loader", "val_loader", "test_loader"), loader)
+    return {"infoform": infoform, "torch": torch, "model": model, "images": images, "laplace": laplace, **loaders}
+
+
+@pytest.mark.filterwarnings("ignore:the best prior_precision")
+@pytest.mark.parametrize("name", sorted(examples()))
 def test_every_example_of_a_docstring_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    code = example(public()[name])
-    exec(compile(code, name, "exec"), {"__name__": "example"})  # our own docstrings
+    code = examples()[name]
+    exec(compile(code, name, "exec"), {"__name__": "example", **at_hand()})  # our own docstrings
 
 
 def test_there_are_public_names_of_every_kind() -> None:

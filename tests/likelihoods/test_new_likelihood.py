@@ -10,6 +10,7 @@ from torch.distributions import Poisson
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.baselines import Ensemble
 from infoform.likelihoods import LIKELIHOODS, Likelihood, Regression
 from infoform.prediction import Prediction
@@ -94,9 +95,9 @@ def test_a_baseline_is_trained_with_it() -> None:
 def test_what_it_does_not_have_is_said() -> None:
     model, x, y = data()
     with pytest.raises(ValueError, match="counts likelihood has no exact root of its Fisher matrix; use fisher='mc'"):
-        infoform.Laplace(model, Counts(), fisher="exact").fit([(x, y)], progress=False)
+        flat_laplace(model, Counts(), fisher="exact").fit([(x, y)], progress=False)
     with pytest.raises(ValueError, match=r"noise is for regression, got 0\.5 for the counts likelihood"):
         Counts().with_noise(0.5)
     with pytest.raises(ValueError, match="one target for each of its 60 examples"):
-        infoform.Laplace(model, Counts(), fisher="empirical").fit([(x, y[:3])], progress=False)
+        flat_laplace(model, Counts(), fisher="empirical").fit([(x, y[:3])], progress=False)
     assert Regression().with_noise(0.5).noise == 0.5
