@@ -215,8 +215,8 @@ def move_prediction(prediction: Prediction, device: torch.device | str) -> Predi
     Returns:
         The same prediction there.
     """
-    values = {field.name: getattr(prediction, field.name) for field in fields(Prediction)}
-    return replace(prediction, **{name: one.to(device) for name, one in values.items() if isinstance(one, Tensor)})
+    values: dict[str, Any] = {field.name: getattr(prediction, field.name) for field in fields(Prediction)}
+    return Prediction(**{name: one.to(device) if isinstance(one, Tensor) else one for name, one in values.items()})
 
 
 def _example_axis(field: str) -> int:
