@@ -19,7 +19,7 @@ from infoform.curvature.request import ALL_STATISTICS, CHUNK_BYTES, StatisticsRe
 from infoform.defaults import default_prior
 from infoform.fitted import Fitted
 from infoform.fitting.checkpoint import Checkpoint
-from infoform.fitting.fit import fit_curvature
+from infoform.fitting.fit import FitTask, fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood, get_likelihood
@@ -145,19 +145,18 @@ class Laplace:
         if structure == "full":
             self._check_blocks()
         previous = replace(self._fitted().fit, curvature=self.curvature) if update else None
+        request = request | StatisticsRequest(inputs=self.prior.needs_inputs)
+        place = Placement.of(self.model, device=device, offload=offload)
+        task = FitTask(self.model, self.likelihood, self.layers, request, self.settings.for_fit(), place)
         how: dict[str, Any] = {
-            "request": request | StatisticsRequest(inputs=self.prior.needs_inputs),
-            "settings": self.settings.for_fit(),
-            "place": Placement.of(self.model, device=device, offload=offload),
             "previous": previous,
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             "progress": progress,
         }
         if max_memory is None:
-            fit = fit_curvature(self.model, loader, self.likelihood, self.layers, **how)
+            fit = fit_curvature(task, loader, **how)
         else:
-            budget = read_bytes(max_memory)
-            fit = fit_in_groups(self.model, loader, self.likelihood, self.layers, max_memory=budget, **how)
+            fit = fit_in_groups(task, loader, max_memory=read_bytes(max_memory), **how)
         noise = self.likelihood.fitted_noise(fit.summary)
         self._built = Fitted(fit)
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
