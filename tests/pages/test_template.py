@@ -44,6 +44,10 @@ def test_a_heading_above_another_stays_where_that_has_a_text() -> None:
     assert PageTemplate("## A\n\n### B\n\n$b\n\n## C\n\n$c").fill(b="x", c=None) == "## A\n\n### B\n\nx"
 
 
+def test_a_value_may_have_headings_of_its_own() -> None:
+    assert PageTemplate("$parts\n\n## C\n\n$c").fill(parts="## A\n\na", c="x") == "## A\n\na\n\n## C\n\nx"
+
+
 def test_a_part_is_a_template() -> None:
     template = PageTemplate(TEXT)
     assert template.part("network").fill(name="mlp", weights="1,000") == "### mlp\n\nIt has 1,000 weights."

@@ -75,7 +75,8 @@ def _without_empty_sections(paragraphs: list[str]) -> list[str]:
     """Leave out headings that are followed by one of the same or a higher level, or by nothing."""
     kept: list[str] = []
     for paragraph in reversed(paragraphs):
-        heading, below = _HEADING.match(paragraph), _HEADING.match(kept[-1]) if kept else None
+        heading = None if "\n" in paragraph else _HEADING.match(paragraph)
+        below = _HEADING.match(kept[-1]) if kept else None
         if heading and (not kept or (below and len(below[1]) <= len(heading[1]))):
             continue
         if paragraph.strip():
