@@ -41,10 +41,10 @@ def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> 
     """Draw the bars of every network, in plain gradient passes; say whether there was anything to draw."""
     found = {}
     for name in table:
-        values = {method: ratio(row) for method, row in find(rows, "fits", name).items()}
-        kept = {method: value for method, value in values.items() if value is not None}
-        if kept:
-            found[name] = kept
+        ratios = {method: ratio(row) for method, row in find(rows, "fits", name).items()}
+        measured = {method: value for method, value in ratios.items() if value is not None}
+        if measured:
+            found[name] = measured
     if not found:
         return False
     plt = _pyplot()
@@ -63,7 +63,7 @@ def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> 
     for axis in axes.flat[len(found) :]:
         axis.set_visible(False)
     for index, (axis, (name, values)) in enumerate(zip(axes.flat, found.items(), strict=False)):
-        order = sorted(values, key=lambda method: -values[method])
+        order = sorted(values, key=values.__getitem__, reverse=True)
         bars = axis.barh(order, [values[one] for one in order], color=[OWN if one in OURS else OTHER for one in order])
         axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8)
         axis.set_xscale("log")

@@ -92,10 +92,12 @@ def _spans(rows: Sequence[Row], networks: Networks) -> dict[str, object]:
         diag = find(rows, "posteriors", row["network"]).get("diag", {})
         if "seconds" not in row or "seconds" not in diag:
             return None
-        return median(row["seconds"]["sample"]) / median(diag["seconds"]["sample"])
+        return float(median(row["seconds"]["sample"]) / median(diag["seconds"]["sample"]))
 
     def prepare(row: Row) -> float | None:
-        return median(row["seconds"]["prepare"]) / median(row["gradient_seconds"]) if "seconds" in row else None
+        if "seconds" not in row:
+            return None
+        return float(median(row["seconds"]["prepare"]) / median(row["gradient_seconds"]))
 
     values = {
         "inf_span": over("inf", "fits", ratio),

@@ -19,7 +19,7 @@ def seconds(row: Row, upto: str = "posterior") -> float | None:
     names = [name for name in PARTS[: PARTS.index(upto) + 1] if parts.get(name)]
     if "failed" in row or not names:
         return None
-    return median(sum(times) for times in zip(*(parts[name] for name in names), strict=True))
+    return float(median(sum(times) for times in zip(*(parts[name] for name in names), strict=True)))
 
 
 def ratio(row: Row, upto: str = "posterior") -> float | None:

@@ -22,6 +22,10 @@ def experiment_page(name: str) -> str:
     return page_text(name, Result.load(path), notes=read_notes(path))
 
 
+def benchmark_page(name: str) -> str:
+    return BENCHMARKS[name]() + "\n"
+
+
 def finished(name: str) -> bool:
     path = RESULTS / f"{name}.json"
     return path.exists() and Result.load(path).complete
@@ -29,7 +33,7 @@ def finished(name: str) -> bool:
 
 PAGES: dict[str, Callable[[], str]] = {  # path in docs/ -> what makes its text
     **{f"experiments/{name}.md": partial(experiment_page, name) for name in EXPERIMENTS if finished(name)},
-    **{f"{name}.md": (lambda page=page: page() + "\n") for name, page in BENCHMARKS.items()},
+    **{f"{name}.md": partial(benchmark_page, name) for name in BENCHMARKS},
 }
 AGAIN = "results or templates have changed: python -m infoform.experiments NAME --page docs, python -m benchmarks.pages"
 

@@ -218,7 +218,7 @@ def _limits_table(result: Result, truth: Band) -> str:
 
 
 def _covariance_values(covariances: Mapping[str, Sequence[Sequence[float]]]) -> Values:
-    values = {}
+    values: Values = {}
     for label, rows in covariances.items():
         values[f"{label.lower()}_trace"] = f"{sum(row[at] for at, row in enumerate(rows)):.3g}"
         values[f"{label.lower()}_largest"] = f"{max(abs(one) for row in rows for one in row):.3g}"
