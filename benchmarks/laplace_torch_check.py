@@ -114,7 +114,12 @@ def page() -> str:
     return text.fill(
         nll_gap=f"{max(map(abs, gaps(ISOTROPIC, 'nll'))):.4f}",
         auroc_gap=f"{max(map(abs, gaps(ISOTROPIC, 'auroc'))):.4f}",
-        gain=" and ".join(f"{gap:.4f} on {name}" for gap, name in zip(gaps(ACTIVATION, "nll"), results, strict=True)),
+        changes="; ".join(
+            f"NLL {-nll_gap:+.4f} and AUROC {-auroc_gap:+.4f} on {name}"
+            for name, nll_gap, auroc_gap in zip(
+                results, gaps(ACTIVATION, "nll"), gaps(ACTIVATION, "auroc"), strict=True
+            )
+        ),
         tables="\n\n".join(tables),
         run=run_fold(settings, {key: used[key] for key in ("laplace-torch", "torch")}),
     )
