@@ -47,7 +47,8 @@ class Block(nn.Module):
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
         y = self.second_norm(x)
-        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
+        moved: Tensor = self.down(functional.silu(self.gate(y)) * self.up(y))
+        return x + moved
 
 
 class Transformer(nn.Module):
@@ -60,7 +61,8 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:  # (N, S) -> (N, C)
-        return self.head(self.norm(self.blocks(self.embed(tokens))[:, -1]))
+        logits: Tensor = self.head(self.norm(self.blocks(self.embed(tokens))[:, -1]))
+        return logits
 
 
 def plan_transformer() -> dict[str, Any]:

@@ -25,11 +25,11 @@ import torch
 
 import infoform
 
+from ..common import ROOT
 from .methods import OURS, Method
 from .networks import Network
 from .timing import Limits, guarded, run_parts, short, warm_up
 
-ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 

@@ -1,4 +1,4 @@
-"""Run an experiment, piece by piece, into one JSON, by one process or several; stop and resume; write its page."""
+"""Run an experiment, piece by piece, into one JSON, by one process or several; stop and resume."""
 
 import json
 import platform
@@ -15,6 +15,7 @@ from infoform.common.provenance import commit, peak_memory
 from infoform.experiments import get_experiment
 from infoform.experiments.base import Experiment
 from infoform.experiments.claims import Claims
+from infoform.pages.numbers import setting
 from infoform.records.study_result import Result
 
 PAUSE = 1.0  # seconds, before looking again for a piece to do
@@ -116,42 +117,6 @@ def _next_piece(
     return None
 
 
-def write_page(name: str, result: Result, docs: Path) -> Path:
-    """Write `docs/experiments/NAME.md`, and the experiment's pictures into `docs/images`, from the result alone."""
-    text = page_text(name, result)
-    (docs / "images").mkdir(parents=True, exist_ok=True)
-    get_experiment(name).charts(result, docs / "images")
-    path = docs / "experiments" / f"{name}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def page_text(name: str, result: Result) -> str:
-    """Return the whole page of an experiment: what it found, and how it was run."""
-    experiment = get_experiment(name)
-    if not result.complete:
-        raise ValueError(
-            f"a page needs all {result.total} pieces of '{name}', got {len(result.pieces)}; run it to its end first."
-        )
-    settings = ", ".join(f"{key} = {_plain(value)}" for key, value in result.settings.items())
-    versions = ", ".join(f"{package} {number}" for package, number in result.versions.items())
-    return f"""# {name}
-
-{experiment.summary} Reproduces: {experiment.reproduces}.
-
-{experiment.page(result).strip()}
-
-## How it was run
-
-`infoform reproduce {name}`, {result.total} pieces, {_duration(result.seconds)} on CPU, at most
-{result.peak_memory_bytes / 2**20:.0f} MiB; commit {(result.commit or "unknown")[:12]}; {versions}.
-Settings: {settings}.
-
-This page is written from the run's JSON by `python -m infoform.experiments {name} --page docs`.
-"""
-
-
 def _resume(path: Path, new: Result, keys: list[str], choices: tuple[str, ...]) -> Result:
     """Return what the file has of a run; settings that only choose pieces may have come to choose more of them."""
     result = Result.load(path)
@@ -160,20 +125,10 @@ def _resume(path: Path, new: Result, keys: list[str], choices: tuple[str, ...]) 
         was, now = result.settings.get(key), new.settings.get(key)
         if was != now and not (more and key in choices):
             raise ValueError(
-                f"'{path}' was made with other settings ({key} was {_plain(was)}, is {_plain(now)}); "
+                f"'{path}' was made with other settings ({key} was {setting(was)}, is {setting(now)}); "
                 "move it away, or choose another folder with out=."
             )
     return replace(result, settings=new.settings, total=new.total)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_plain, value)) + "]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:

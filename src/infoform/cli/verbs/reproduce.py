@@ -44,8 +44,9 @@ def reproduce(
         infoform reproduce NAME --page docs
     """
     from infoform.experiments import EXPERIMENTS
+    from infoform.experiments.page import read_notes, write_page
     from infoform.experiments.runner import reproduce as run
-    from infoform.experiments.runner import result_path, write_page
+    from infoform.experiments.runner import result_path
     from infoform.records.study_result import Result
 
     with recorded(context, output) as record:
@@ -61,7 +62,7 @@ def reproduce(
             if not path.is_file():
                 raise Mistake(f"a page is written from '{path}', which is not there; run the experiment first.")
             result = Result.load(path)
-            record.written.append(write_page(name, result, page))
+            record.written.append(write_page(name, result, page, notes=read_notes(path)))
         else:
             try:
                 result = run(name, quick=quick, full=full, out=out, cache=cache, progress=record.progress)

@@ -33,29 +33,6 @@ class CIFAR10(Classification):
         "efb-paper isotropic mc validation": (0.0343, 0.417),
         "inf-paper isotropic mc validation": (0.0084, 0.434),
     }
-    remarks: ClassVar[str] = """Three earlier runs were seen before this one. In the first, ten epochs on 45,000
-images with a rate that falls along a cosine made a network that is not over-confident (held-out images: accuracy
-.803, mean confidence .785, NLL .586), and the NLL of held-out data was the same for every τ from 100 on. The second
-had networks of 20 epochs (test images: accuracy .724, NLL .802, ECE .036): every τ from 10 on had the same NLL within
-.001, and no posterior bettered it. Both were given up: the paper's networks are trained to be over-confident, so
-training goes on to 40 epochs since. The third was complete, with other networks of these sizes, four sampled networks
-for tuning, no row of all defaults, and the paper's search for the paper's INF and ours alone. Its `inf` by `linear`,
-with 16 directions of the prior, had ECE .0128, NLL .721 and AUROC .737 as mean of three networks; its ensemble AUROC
-.774.
-
-AUROC differs more between networks trained from other seeds than between methods on one of them, so a method is to be
-compared with others on the same networks. The mean of few networks has a larger NLL than that of many, the more so
-the wider the posterior, so that few of them choose a posterior that is too narrow: `mc` by held-out data, six
-networks, has a larger ECE than `mc` by evidence, and than `linear`, which has no such error. The paper's search, by
-the ECE of 2,000 images with six networks at 12 pairs, chooses by noise. Diag, EFB and the paper's INF by evidence
-alone are ruined, as on MNIST. `inf` as bytes by `linear` was run last, at a later commit.
-
-Why a posterior over all weights loses AUROC is seen [layer by layer](../layer-variance.md): house numbers excite the
-network less than photographs do, so that the variance of every layer's weights is smaller for them, in the first
-dense layer (9), which has most of it, by half. Held-out NLL does not tell the layers apart: scaled for the least one,
-each layer's variance alone has nearly the same, and the last layer's the largest AUROC. No τ for all layers can mend
-that, and nothing in known data says which layer to trust. KFAC loses as much. By mutual information the last layer
-alone is better than the ensemble."""
     targets: ClassVar[Sequence[Target]] = (
         fixed("ECE on CIFAR-10", "ece", 0.0084, at_least=False, method=DEFAULT),
         fixed("the same, sampled", "ece", 0.0084, at_least=False, method=SAMPLED),

@@ -84,7 +84,6 @@ class Classification(Experiment[ClassificationSettings]):
     last_layer: ClassVar[str]
     paper: ClassVar[Mapping[str, tuple[float, float]]]  # method -> ECE, entropy on unknown data
     targets: ClassVar[Sequence[Target]]
-    remarks: ClassVar[str] = ""  # what a reader should know of how the sizes were chosen
     packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn")
     choices: ClassVar[tuple[str, ...]] = ("methods", "repeated")
 
@@ -125,7 +124,7 @@ class Classification(Experiment[ClassificationSettings]):
         return table[work[0]]() if len(work) == 1 else run.laplace_piece(*work)
 
     def page(self, result: Result) -> str:
-        return body(self.name, result, paper=self.paper, targets=self.targets, remarks=self.remarks)
+        return body(self.name, result, paper=self.paper, targets=self.targets)
 
     def charts(self, result: Result, folder: Path) -> None:
         draw(self.name, result, folder)
