@@ -18,6 +18,7 @@ import torch
 
 import infoform
 from infoform.common.provenance import commit
+from infoform.options import Settings
 from infoform.pages.markdown import facts, folded
 from infoform.pages.template import PageTemplate
 
@@ -131,3 +132,19 @@ def _version(name: str) -> str | None:
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+def laplace_of(
+    model: torch.nn.Module, likelihood: str | infoform.Likelihood, *, prior: Any = None, **options: Any
+) -> infoform.Laplace:
+    """Return a `Laplace` with options given one by one, as benchmarks vary them, whichever object takes them."""
+    settings = Settings.from_flat({**Settings().flat(), **options})
+    return infoform.Laplace(
+        model,
+        likelihood,
+        structure=settings.structure,
+        prior=prior,
+        layers=settings.layers,
+        fit_options=settings.fit,
+        seed=settings.seed,
+    )

@@ -14,10 +14,18 @@ from statistics import mean
 from typing import Any
 
 import torch
-from benchmarks.common import command_line, read_results, run_fold, template, versions, write_page, write_results
+from benchmarks.common import (
+    command_line,
+    laplace_of,
+    read_results,
+    run_fold,
+    template,
+    versions,
+    write_page,
+    write_results,
+)
 from torch import Tensor, nn
 
-import infoform
 from infoform.demo.digits import DigitsSettings, load_digits_parts, train_classifier
 from infoform.pages.markdown import table
 from infoform.pages.numbers import span
@@ -66,10 +74,10 @@ def errors_of_floors(seed: int) -> list[dict[str, Any]]:
 def compare_ways(
     model: nn.Module, batches: list[Tensor], ways: dict[str, dict[str, Any]], *, seed: int, fisher: str
 ) -> list[dict[str, Any]]:
-    exact = infoform.Laplace(model, "classification", structure="full", fisher=fisher).fit(batches, progress=False)
+    exact = laplace_of(model, "classification", structure="full", fisher=fisher).fit(batches, progress=False)
     rows = []
     for way, options in ways.items():
-        laplace = infoform.Laplace(model, "classification", fisher=fisher, prior="isotropic", **options)
+        laplace = laplace_of(model, "classification", fisher=fisher, prior="isotropic", **options)
         laplace.fit(batches, progress=False)
         for name, layer in laplace.posterior(prior_precision=0.0, num_data=1.0).layers.items():
             block = exact.curvature[name].block

@@ -17,7 +17,16 @@ from functools import partial
 from typing import Any
 
 import torch
-from benchmarks.common import command_line, read_results, run_fold, template, versions, write_page, write_results
+from benchmarks.common import (
+    command_line,
+    laplace_of,
+    read_results,
+    run_fold,
+    template,
+    versions,
+    write_page,
+    write_results,
+)
 from benchmarks.speed.networks import lenet, perceptron
 from torch import Tensor, nn
 from torch.nn import functional
@@ -129,7 +138,7 @@ def exact_layers(model: nn.Module, laplace: infoform.Laplace, batches: Batches) 
 def layer_errors(model: nn.Module, batches: Batches, options: dict[str, Any], exact: dict[str, Exact] | None = None
                  ) -> tuple[dict[str, float], dict[str, Exact]]:  # fmt: skip
     """Return the off-diagonal errors of a fit by layer, and what they were compared with."""
-    laplace = infoform.Laplace(model, "classification", prior="isotropic", **options).fit(batches, progress=False)
+    laplace = laplace_of(model, "classification", prior="isotropic", **options).fit(batches, progress=False)
     exact = exact or exact_layers(model, laplace, batches)
     structure = options.get("structure", "inf")
     posterior = laplace.posterior(num_data=1.0, prior_precision=1e-12).layers

@@ -25,7 +25,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from benchmarks.common import command_line, read_results, rounded, versions, write_page, write_results
+from benchmarks.common import command_line, laplace_of, read_results, rounded, versions, write_page, write_results
 from benchmarks.held_gates import Flips, Trace, displaced, forward, record, tangent
 from benchmarks.mc_or_linear_page import GAUSSIAN_DRAWS, MORE, page
 from benchmarks.predictives import Task, batches
@@ -291,7 +291,7 @@ def run(task: Task, settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield a row for every structure, prior and prior precision, then those of single layers."""
     sizes = {"prior_rank": settings.prior_rank, "basis_size": settings.basis_size}
     prior = infoform.Activation(strength=1.0)
-    laplace = infoform.Laplace(task.model, "classification", structure="inf", prior=prior, **sizes)
+    laplace = laplace_of(task.model, "classification", structure="inf", prior=prior, **sizes)
     laplace.fit(batches(task.train), progress=False)
     assert task.unknown is not None
     inputs = {"known": task.test[0][: settings.known], "unknown": task.unknown[: settings.unknown]}

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 from torch import nn
 
 import infoform
@@ -67,11 +68,11 @@ CASES = [
 def measure(case: Case) -> dict[str, Any]:
     """Run one fit in this process, and return its peak and what was planned."""
     model, batches = case.build()
-    laplace = infoform.Laplace(model, "classification", structure=case.structure, chunk=case.chunk)
+    laplace = laplace_of(model, "classification", structure=case.structure, chunk=case.chunk)
     example = next(iter(batches))[0]
     planned = infoform.plan(laplace, example=example, max_memory=case.max_memory, offload=case.offload)
     small = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 3))  # what libraries load is not counted
-    infoform.Laplace(small, "classification", rank=3).fit([torch.randn(4, 3, 4, 4)], progress=False)
+    laplace_of(small, "classification", rank=3).fit([torch.randn(4, 3, 4, 4)], progress=False)
     with tempfile.TemporaryDirectory(dir=ROOT / "out") as folder:
         start()
         before, begun = resident("VmRSS"), time.perf_counter()

@@ -14,10 +14,18 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from benchmarks.common import command_line, read_results, run_fold, template, versions, write_page, write_results
+from benchmarks.common import (
+    command_line,
+    laplace_of,
+    read_results,
+    run_fold,
+    template,
+    versions,
+    write_page,
+    write_results,
+)
 from benchmarks.speed.networks import FULL, Network
 
-import infoform
 from infoform.pages.markdown import table
 from infoform.pages.numbers import span
 
@@ -39,7 +47,7 @@ MC_SAMPLES = 100
 def measure(network: Network, options: dict[str, Any]) -> dict[str, float]:
     model, batches = replace(network, examples=TRAINED + INPUTS).build()
     images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    laplace = infoform.Laplace(model, "classification", **options)
+    laplace = laplace_of(model, "classification", **options)
     laplace.fit([(images[:1024], labels[:1024])], progress=False)
     laplace.prior_precision = 1000.0
     posterior, inputs = laplace.posterior(), images[TRAINED:]

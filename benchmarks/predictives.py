@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.common import command_line, read_results, versions, write_page, write_results
+from benchmarks.common import command_line, laplace_of, read_results, versions, write_page, write_results
 from benchmarks.predictives_page import page
 from torch import Tensor, nn
 from torch.nn import functional
@@ -110,7 +110,7 @@ TASKS = {"digits": digits, "uci": uci}
 def run(task: Task, results: dict[str, Any]) -> None:
     """Add the rows that are missing, and save after each."""
     results["tasks"][task.name] = task.settings
-    laplace = infoform.Laplace(task.model, task.likelihood, statistics="all", block_limit=1)
+    laplace = laplace_of(task.model, task.likelihood, statistics="all", block_limit=1)
     laplace.fit(batches(task.train), progress=False)
     base = {"task": task.name, "seed": task.seed}
     add(results, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))

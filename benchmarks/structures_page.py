@@ -93,7 +93,7 @@ def _cost(rows: Mapping[str, Piece]) -> str:
     """Say what a posterior of ResNet-18 takes."""
     from pytorchcv.model_provider import get_model
 
-    from infoform import plan
+    from infoform import FitOptions, plan
 
     network = get_model("resnet18")
     lines = []
@@ -102,7 +102,7 @@ def _cost(rows: Mapping[str, Piece]) -> str:
             row = rows[STORED[structure]]
             sizes = [row["bytes"], row["bfloat16_bytes"]]
         else:
-            sizes = [plan(network, structure=structure, basis_size=None).total_bytes, None]
+            sizes = [plan(network, structure=structure, fit_options=FitOptions(basis_size=None)).total_bytes, None]
         lines.append([_code(structure), *map(size, sizes)])
     return table(["structure", "stored, float32", "stored, bfloat16"], lines)
 

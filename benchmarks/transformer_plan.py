@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -84,7 +85,7 @@ def _row(model: nn.Module, name: str, options: dict[str, Any], weights: int) -> 
     row: dict[str, Any] = {"structure": name, "fits": []}
     for tokens in TOKENS:
         example = torch.zeros(1, tokens, dtype=torch.long, device="meta")
-        whole = infoform.plan(model, example=example, **options)
+        whole = infoform.plan(laplace_of(model, "classification", **options), example=example)
         row |= {
             "weights": sum(layer.shape[0] * layer.shape[1] for layer in whole.layers),
             "posterior_bytes": whole.total_bytes,
@@ -95,7 +96,9 @@ def _row(model: nn.Module, name: str, options: dict[str, Any], weights: int) -> 
             left = size * 10**9 - weights
             told: dict[str, Any] = {"tokens": tokens, "gpu": size}
             try:
-                parted = infoform.plan(model, example=example, max_memory=left, offload=True, **options)
+                parted = infoform.plan(
+                    laplace_of(model, "classification", **options), example=example, max_memory=left, offload=True
+                )
                 told |= {"groups": max(1, len(parted.groups)), "peak_bytes": parted.peak_bytes, "cost": parted.cost}
             except ValueError as error:
                 told["refused"] = str(error)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 
 import infoform
 
@@ -91,7 +92,7 @@ def statistics_bytes(network: Network, method: str) -> int | None:
     if method not in OURS:
         return None
     model, _ = network.build()
-    return infoform.plan(infoform.Laplace(model, "classification", **OURS[method])).statistics_bytes
+    return infoform.plan(laplace_of(model, "classification", **OURS[method])).statistics_bytes
 
 
 def resident(field: str) -> int:
