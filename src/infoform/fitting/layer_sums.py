@@ -69,11 +69,10 @@ class LayerSums:
     @classmethod
     def planned(cls, size: Dimensions, request: StatisticsRequest, *, block: bool) -> "LayerSums":
         """Return all sums of a fit, also those along bases, whose vectors have sizes and no numbers here."""
-        options = {"dtype": size.dtype, "device": "meta"}
-        vectors = [torch.empty(*side, **options) for side in reversed(size.sides)]  # type: ignore[call-overload]
+        of_outputs, of_inputs = (torch.empty(side, dtype=size.dtype, device="meta") for side in size.sides)
         pairs = torch.empty(2, size.core, dtype=torch.int64, device="meta")
         projections = {
-            basis: ProjectedSquares(*vectors, pairs if basis in request.cores else None)
+            basis: ProjectedSquares(of_inputs, of_outputs, pairs if basis in request.cores else None)
             for basis in BASES
             if basis in request.bases
         }

@@ -66,7 +66,8 @@ class ProjectedSquares(Sums):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         (inputs, a), (outputs, g) = self.input_vectors.shape, self.gradient_vectors.shape
-        shapes = {"input_vectors": (inputs, a), "gradient_vectors": (outputs, g), "eigenvalues": (g, a)}
+        shapes: dict[str, tuple[int, ...]] = {"input_vectors": (inputs, a), "gradient_vectors": (outputs, g)}
+        shapes["eigenvalues"] = (g, a)
         if self._truncated:
             shapes["residual"] = (outputs, inputs)
         if self.core_pairs is not None:

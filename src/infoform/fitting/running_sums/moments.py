@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class SecondMoment(Sums, ABC):
 class WholeMoment(SecondMoment, ABC):
     """A second moment that is held whole: all of its eigenvectors."""
 
-    summed = ("moment",)
+    summed: ClassVar[tuple[str, ...]] = ("moment",)
 
     def __init__(self, size: int) -> None:
         self._size = size
