@@ -24,6 +24,7 @@ from infoform.cli.mistakes import Mistake, say
 from infoform.cli.run_folder import OpenRun
 from infoform.common import files as storage
 from infoform.common.digest import update_digest
+from infoform.common.same_work import Identity, refusal
 from infoform.network.batches import device_of
 from infoform.predicting.resumable_batches import BatchStore, StoredBatch
 from infoform.version import __version__
@@ -52,8 +53,8 @@ def resumable(context: typer.Context, output: Path, run: OpenRun, *, restart: bo
 class Parts:
     """The finished batches of one command, by the name of the data and their number."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], device: torch.device, *, restart: bool) -> None:
-        self._folder, self._identity, self._device = folder, dict(identity), device
+    def __init__(self, folder: Path, identity: Identity, device: torch.device, *, restart: bool) -> None:
+        self._folder, self._identity, self._device = folder, identity, device
         self._outdated = restart  # what is in the folder is forgotten when there is something new
         self._digests: dict[str, int] = {}
         self._found: dict[str, dict[str, Tensor]] = {}
@@ -97,7 +98,7 @@ class Parts:
             self.forget()
         self._folder.mkdir(exist_ok=True)
         tensors = {f"{key}/{name}": one for key, made in waiting.items() for name, one in made.items()}
-        about = {"identity": self._identity, "digests": {key: self._digests[key] for key in waiting}}
+        about = {"identity": self._identity.values, "digests": {key: self._digests[key] for key in waiting}}
         storage.write_file(self._folder / f"{self._files:06d}.safetensors", tensors, {"parts": about})
         self._files += 1
         self._waiting = {}
@@ -128,11 +129,9 @@ class Parts:
             say(f"note: going on from {len(self._found)} batches in '{self._folder}'.", style="yellow")
 
     def _check(self, earlier: Mapping[str, Any]) -> None:
-        for name in {**earlier, **self._identity}:
-            was, found = (one.get(name, "not given") for one in (earlier, self._identity))
-            if was != found:
-                told = f"{name} was {was}, is {found}"
-                raise Mistake(f"'{self._folder}' holds predictions of another command ({told}); {REMEDY}.")
+        differences = self._identity.differences(earlier)
+        if differences:
+            raise Mistake(refusal(f"'{self._folder}' holds predictions of another command", differences, remedy=REMEDY))
 
 
 @dataclass
@@ -148,13 +147,13 @@ class _Place:
         self.parts.add(self.key, self.digest, made)
 
 
-def _identity(context: typer.Context, run: OpenRun) -> dict[str, Any]:
+def _identity(context: typer.Context, run: OpenRun) -> Identity:
     """Return all that predictions depend on besides the data's values, by names for people."""
     options = {f"--{name}": value for name, value in used_options(context).items() if name not in FREE}
     network = hashlib.sha256()
     for name, one in run.laplace.model.state_dict().items():
         network.update(f"{name} {storage.describe(one)}".encode() if isinstance(one, Tensor) else name.encode())
-    return {
+    values = {
         **options,
         "the posterior": hashlib.sha256(run.folder.posterior.read_bytes()).hexdigest()[:12],
         "the network": network.hexdigest()[:12],
@@ -162,3 +161,4 @@ def _identity(context: typer.Context, run: OpenRun) -> dict[str, Any]:
         "infoform": __version__,
         "torch": str(torch.__version__),
     }
+    return Identity(values)

@@ -29,7 +29,8 @@ from rich.console import Console
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
-from infoform.common.provenance import commit
+from infoform.common.durations import show_duration
+from infoform.common.provenance import commit, peak_memory
 from infoform.version import __version__
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")
@@ -102,7 +103,7 @@ def recorded(
         record.written.append(target)
     if record.written:
         listed = ", ".join(str(path) for path in record.written)
-        record.console.print(f"{_duration(seconds)}; wrote {listed}", soft_wrap=True, markup=False)
+        record.console.print(f"{show_duration(seconds, digits=1)}; wrote {listed}", soft_wrap=True, markup=False)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -141,15 +142,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def peak_memory() -> int | None:
-    """Return the largest resident size of this process in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
 def _check_file(path: Path) -> None:
     """See that a file can be there, before the work of which it is to tell."""
     if path.is_dir() or not path.resolve().parent.is_dir():
@@ -165,7 +157,3 @@ def _make(folder: Path | None) -> bool:
     except OSError as error:
         raise Mistake(f"the folder '{folder}' cannot be made: {error.strerror}; give another one.") from error
     return True
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

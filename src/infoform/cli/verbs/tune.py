@@ -1,6 +1,6 @@
 """`infoform tune`: the prior precision of a run, by a search on validation data or by the evidence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, ModelOptions, Output, PredictOptions, Run, names_in
 from infoform.cli.record import Record, recorded
+from infoform.common.same_work import Identity, refusal
 
 if TYPE_CHECKING:
     from infoform.cli.run_folder import OpenRun, RunFolder
@@ -154,13 +155,15 @@ def _check_trials(context: typer.Context, folder: "RunFolder") -> None:
         return
     earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
     free = FREE if now["method"] == "grid" else (*FREE, "trials")  # more of a grid are others
-    for name in (*now, *earlier):
-        if name not in free and earlier.get(name) != now.get(name):
-            was, is_now = (one.get(name, "not given") for one in (earlier, now))
-            raise Mistake(
-                f"'{folder.trials}' holds the trials of another search (--{name} was {was}, is {is_now}); "
-                "add --restart to forget them."
-            )
+    differences = Identity(_flags(now)).differences(_flags(earlier), ignored=_flags(dict.fromkeys(free)))
+    if differences:
+        what = f"'{folder.trials}' holds the trials of another search"
+        raise Mistake(refusal(what, differences, remedy="add --restart to forget them"))
+
+
+def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by their flags on the command line."""
+    return {f"--{name}": value for name, value in options.items()}
 
 
 def _report(run: "OpenRun", before: Any, objective: str | None, record: Record) -> None:
