@@ -3,21 +3,19 @@
     with recorded(context, output, folder=run) as record:
         ...
         record.console.print(table)
-        record.result = {...}
+        record.result = FitResult(...)
 
 writes RUN/fit.json and RUN/fit.options.yaml; `--json PATH` writes the JSON elsewhere too, `--json -` prints it.
 """
 
-import json
-import math
 import os
 import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,6 +29,7 @@ from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
 from infoform.common.durations import show_duration
 from infoform.common.provenance import commit, peak_memory
+from infoform.records.verb_record import VerbRecord
 from infoform.version import __version__
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")
@@ -43,7 +42,7 @@ class Record:
     verb: str
     console: Console
     progress: bool
-    result: dict[str, Any] = field(default_factory=dict)
+    result: Any = None  # a dataclass of infoform.records
     notes: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
@@ -75,18 +74,17 @@ def recorded(
             folder.rmdir()  # nothing half-done is left behind
         raise
     seconds = time.perf_counter() - start
-    content = {
-        "verb": verb,
-        "options": used_options(context),
-        "result": record.result,
-        "notes": record.notes,
-        "began": began.isoformat(timespec="seconds"),
-        "seconds": seconds,
-        "peak_memory_bytes": peak_memory(),
-        "commit": commit(),
-        "versions": versions(),
-    }
-    text = json.dumps(jsonable(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = VerbRecord(
+        verb=verb,
+        options=used_options(context),
+        result=record.result,
+        notes=tuple(record.notes),
+        began=began.isoformat(timespec="seconds"),
+        seconds=seconds,
+        peak_memory_bytes=peak_memory(),
+        commit=commit(),
+        versions=versions(),
+    ).text()
     name = name or verb
     if folder is not None:
         write_text(folder / f"{name}.json", text)
@@ -114,21 +112,6 @@ def write_text(path: Path, text: str) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise Mistake(f"'{path}' cannot be written: {error.strerror}; give another path.") from error
-
-
-def jsonable(value: Any) -> Any:
-    """Return a value as JSON can hold it; numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return jsonable(asdict(value))
-    if hasattr(value, "tolist"):  # tensors and arrays
-        return jsonable(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from infoform.records.json_values import from_json
+
+VERSION = 1  # of the form of the file; files without a version have the form of version 1
+
 
 @dataclass(frozen=True)
 class Result:
@@ -21,6 +25,7 @@ class Result:
     seconds: float = 0.0  # of all pieces together
     peak_memory_bytes: int = 0
     pieces: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    version: int = VERSION
 
     @property
     def complete(self) -> bool:
@@ -51,9 +56,15 @@ class Result:
     def load(cls, path: Path) -> "Result":
         """Read a file that `save` wrote."""
         try:
-            return cls(**json.loads(path.read_text()))
-        except (json.JSONDecodeError, TypeError) as error:
+            result = from_json(cls, json.loads(path.read_text()))
+        except ValueError as error:
             raise ValueError(f"'{path}' must be the JSON of a run, and is not ({error}); move it away.") from error
+        if result.version > VERSION:
+            raise ValueError(
+                f"'{path}' was written by a later infoform (its version is {result.version}, and this one reads "
+                f"{VERSION} at most); update infoform."
+            )
+        return result
 
 
 def _compact(value: Any) -> str:

@@ -7,6 +7,7 @@ import typer
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import MAX_SEED, DataOptions, DataSpec, ModelOptions, Output, Restart, Run, names_in
 from infoform.cli.record import recorded
+from infoform.records.acquire import AcquireResult
 
 
 def acquire(
@@ -96,4 +97,4 @@ def acquire(
         record.console.print(table)
         if len(chosen) > 20:
             record.console.print(f"and {len(chosen) - 20} more in {path}.")
-        record.result = {"chosen": chosen, "examples": columns["example"], "by": by}
+        record.result = AcquireResult(chosen, columns["example"], by)

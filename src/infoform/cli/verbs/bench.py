@@ -10,6 +10,7 @@ import typer
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import Output
 from infoform.cli.record import recorded
+from infoform.records.programs import BenchResult
 
 PROGRAM = Path("benchmarks") / "speed" / "__main__.py"
 
@@ -42,7 +43,7 @@ def bench(
         code = subprocess.run(command, cwd=root, check=False).returncode
         if code != 0:
             raise Mistake(f"the benchmark ended with code {code}; its own message is above.")
-        record.result = {"command": command[1:], "folder": str(root)}
+        record.result = BenchResult(command[1:], str(root))
 
 
 def find_clone(start: Path = Path(__file__)) -> Path:

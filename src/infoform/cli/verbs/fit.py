@@ -10,11 +10,25 @@ import yaml
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PosteriorOptions, names_in
 from infoform.cli.record import Record, recorded
+from infoform.records.fit import (
+    CoveredParameter,
+    DataFacts,
+    DataSource,
+    FitResult,
+    FittedLayer,
+    NetworkSource,
+    PosteriorSettings,
+)
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from infoform.cli.run_folder import RunFolder
     from infoform.laplace import Laplace
     from infoform.likelihoods import Likelihood
     from infoform.priors import Prior
+
+LIKELIHOOD = "classification"  # where --likelihood is not given
 
 
 def fit(
@@ -34,7 +48,7 @@ def fit(
             autocompletion=names_in("infoform.likelihoods:LIKELIHOODS"),
             rich_help_panel="Posterior",
         ),
-    ] = "classification",
+    ] = LIKELIHOOD,
     noise: Annotated[
         float | None,
         typer.Option(
@@ -128,9 +142,9 @@ def fit(
         how = {"checkpoint": checkpoint, "max_memory": max_memory, "offload": offload, "progress": record.progress}
         try:
             if update:
-                laplace, about = _updated(folder, data, model, options, how)
+                laplace, network, source = _updated(folder, data, model, options, how)
             else:
-                laplace, about = _fitted(data, model, options, likelihood, noise, posterior, how, record)
+                laplace, network, source = _fitted(data, model, options, likelihood, noise, posterior, how, record)
         except KeyboardInterrupt:
             if checkpoint is not None:
                 say(f"the fit so far is in '{checkpoint}'; the same command goes on from there.", style="yellow")
@@ -142,7 +156,8 @@ def fit(
         if checkpoint is not None and not any(checkpoint.iterdir()):
             checkpoint.rmdir()  # the fit is saved, and has removed what was in it
         folder.forget_results()  # they were another posterior's
-        _report(laplace, about, record)
+        record.result = _result(laplace, network, source)
+        _show(record.result, record.console)
 
 
 def _fitted(
@@ -154,18 +169,17 @@ def _fitted(
     posterior: PosteriorOptions,
     how: dict[str, Any],
     record: Record,
-) -> tuple["Laplace", dict[str, Any]]:
+) -> tuple["Laplace", NetworkSource, DataSource]:
+    from infoform.cli.likelihood_answers import with_noise
     from infoform.cli.model_source import ModelSource
     from infoform.cli.run_folder import read_for
     from infoform.laplace import Laplace
-    from infoform.likelihoods import Regression, get_likelihood
+    from infoform.likelihoods import get_likelihood
 
     source = ModelSource.given(model)
     chosen = get_likelihood(likelihood)
     if noise is not None:
-        if not isinstance(chosen, Regression):
-            raise Mistake(f"--noise is for regression, got --likelihood {likelihood}; leave it out.")
-        chosen = Regression(noise)
+        chosen = with_noise(chosen, noise)
     settings = asdict(posterior)
     precision, strength = settings.pop("prior_precision"), settings.pop("prior_strength")
     if strength is not None:
@@ -176,9 +190,9 @@ def _fitted(
         laplace.prior_precision = precision
     if source.weights is None:
         record.note("no --weights given: the weights are those that the factory gives.")
-    opened = read_for(network, data, options, chosen.name, {}, labelled=True)
+    opened = read_for(network, data, options, chosen, DataFacts(), labelled=True)
     laplace.fit(opened.loader, **how)
-    return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
+    return laplace, source.record, DataSource(data, opened.facts)
 
 
 def _strong(posterior: PosteriorOptions, likelihood: "Likelihood", strength: float) -> "Prior":
@@ -192,63 +206,71 @@ def _strong(posterior: PosteriorOptions, likelihood: "Likelihood", strength: flo
 
 
 def _updated(
-    folder: Any,
+    folder: "RunFolder",
     data: str,
     model: ModelOptions,
     options: DataOptions,
     how: dict[str, Any],
-) -> tuple["Laplace", dict[str, Any]]:
+) -> tuple["Laplace", NetworkSource, DataSource]:
     from infoform.cli.run_folder import OpenRun
 
-    earlier = folder.fit_record()["result"]
+    earlier = folder.fit_record().result
     run = OpenRun.load(folder.path, model, options)
     if not run.has_curvature:
         raise Mistake(f"--update needs a run that was fitted with --keep-curvature, and '{folder.path}' was not.")
     opened = run.read(data, labelled=True)
     run.laplace.fit(opened.loader, update=True, **how)
-    return run.laplace, {"model": earlier["model"], "data": {"source": data, "facts": earlier["data"]["facts"]}}
+    return run.laplace, earlier.model, DataSource(data, earlier.data.facts)
 
 
-def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
-    from rich.table import Table
-
+def _result(laplace: "Laplace", network: NetworkSource, source: DataSource) -> FitResult:
+    """Return what the fit found, and what the posterior costs."""
     from infoform.cli.costs import by_rank, spectrum, structures, weight_bytes
-    from infoform.common.bytes import show_bytes
     from infoform.planner import plan
 
     planned = plan(laplace)
-    table = Table("layer", title=f"Posterior ({laplace.settings.structure}, prior {laplace.prior.name})")
+    settings = asdict(laplace.settings)
+    assert laplace.num_data is not None
+    layers = [FittedLayer(**asdict(layer), spectrum=spectrum(laplace, layer.name)) for layer in planned.layers]
+    return FitResult(
+        model=network,
+        data=source,
+        likelihood=laplace.likelihood.name,
+        settings=PosteriorSettings(settings.pop("structure"), settings.pop("rank"), settings),
+        prior=laplace.prior.name,
+        prior_precision=laplace.prior_precision,
+        num_data=laplace.num_data,
+        noise=laplace.noise,
+        total_bytes=planned.total_bytes,
+        kept=planned.kept,
+        layers=layers,
+        weight_bytes=weight_bytes(laplace),
+        by_rank=by_rank(layers),
+        structures=structures(laplace, planned),
+        coverage=tuple(CoveredParameter(**asdict(row)) for row in laplace.coverage()),
+    )
+
+
+def _show(result: FitResult, console: "Console") -> None:
+    """Print the layers, and what has a posterior and what is held fixed."""
+    from rich.table import Table
+
+    from infoform.common.bytes import show_bytes
+
+    table = Table("layer", title=f"Posterior ({result.settings.structure}, prior {result.prior})")
     for head in ("shape", "rank", "bytes", "energy kept"):
         table.add_column(head, justify="right")
-    for layer in planned.layers:
+    for layer in result.layers:
         kept = "" if layer.kept is None else f"{layer.kept:.1%}"
         rank = "" if layer.rank is None else str(layer.rank)
         table.add_row(layer.name, "×".join(map(str, layer.shape)), rank, show_bytes(layer.nbytes), kept)
-    record.console.print(table)
-    covered = [row for row in laplace.coverage() if row.covered]
-    fixed = [row for row in laplace.coverage() if not row.covered]
-    assert laplace.num_data is not None
-    text = f"{laplace.num_data:,.0f} examples, {len(covered)} parameters with a posterior, {len(fixed)} held fixed"
-    record.console.print(f"{text}; {show_bytes(planned.total_bytes)} in all.")
+    console.print(table)
+    fixed = [row for row in result.coverage if row.structure is None]
+    covered = len(result.coverage) - len(fixed)
+    text = f"{result.num_data:,.0f} examples, {covered} parameters with a posterior, {len(fixed)} held fixed"
+    console.print(f"{text}; {show_bytes(result.total_bytes)} in all.")
     for reason in sorted({row.reason for row in fixed}):
-        record.console.print(f"held fixed: {reason}", markup=False)
-    layers = [{**asdict(layer), "spectrum": spectrum(laplace, layer.name)} for layer in planned.layers]
-    record.result = {
-        **about,
-        "likelihood": laplace.likelihood.name,
-        "settings": laplace.settings,
-        "prior": laplace.prior.name,
-        "prior_precision": laplace.prior_precision,
-        "num_data": laplace.num_data,
-        "noise": laplace.noise,
-        "total_bytes": planned.total_bytes,
-        "kept": planned.kept,
-        "weight_bytes": weight_bytes(laplace),
-        "layers": layers,
-        "by_rank": by_rank(layers),
-        "structures": structures(laplace, planned),
-        "coverage": list(laplace.coverage()),
-    }
+        console.print(f"held fixed: {reason}", markup=False)
 
 
 def read_rank(text: str) -> Any:

@@ -9,6 +9,7 @@ import typer
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions, ModelOptions, Output, names_in
 from infoform.cli.record import recorded
+from infoform.records.plan import PlannedLayer, PlanResult
 
 if TYPE_CHECKING:
     from infoform.planning.plan import Plan
@@ -98,14 +99,20 @@ def plan(
                 raise Mistake(f"a fitted run has its own {given[0].lstrip('-')}; leave {given[0]} out.")
             planned = _after(run, model, options, structure, memory, apply)
         record.console.print(str(planned), end="", soft_wrap=True, markup=False)
-        record.result = {
-            **asdict(planned),
-            "total_bytes": planned.total_bytes,
-            "kept": planned.kept,
-            "fits": planned.fits,
-        }
+        record.result = _result(planned)
         if apply and run is not None:
             record.written.append(run / "posterior.safetensors")
+
+
+def _result(planned: "Plan") -> PlanResult:
+    """Return the plan as the record keeps it."""
+    layers = [PlannedLayer(**asdict(layer)) for layer in planned.layers]
+    return PlanResult(
+        **vars(planned) | {"layers": layers, "notes": list(planned.notes), "groups": [list(g) for g in planned.groups]},
+        total_bytes=planned.total_bytes,
+        kept=planned.kept,
+        fits=planned.fits,
+    )
 
 
 def _before(
@@ -124,8 +131,10 @@ def _before(
     from infoform.cli.model_source import ModelSource
     from infoform.cli.run_folder import read_for
     from infoform.cli.sources.base import BATCH_SIZE
-    from infoform.cli.verbs.fit import read_rank
+    from infoform.cli.verbs.fit import LIKELIHOOD, read_rank
+    from infoform.likelihoods import get_likelihood
     from infoform.planner import plan as make_plan
+    from infoform.records.fit import DataFacts
 
     network = ModelSource.given(model).load(model.device, shapes=True)
     example: Any = None
@@ -135,7 +144,9 @@ def _before(
         parameter = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
         example = torch.zeros((options.batch_size or BATCH_SIZE, *_sizes(shape))).to(parameter)
     if data is not None:
-        batch = next(iter(read_for(network, data, options, "classification", {}, labelled=False).loader))
+        batch = next(
+            iter(read_for(network, data, options, get_likelihood(LIKELIHOOD), DataFacts(), labelled=False).loader)
+        )
         example = batch[0] if isinstance(batch, tuple | list) else batch
     try:
         return make_plan(

@@ -8,6 +8,7 @@ import typer
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import Output
 from infoform.cli.record import recorded, write_text
+from infoform.records.programs import ReportResult
 
 
 def report(
@@ -50,17 +51,18 @@ def report(
         raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
     with recorded(context, output) as record:
         try:
+            from infoform.cli.catalogue import find_experiment
             from infoform.report import MARK, make_report
 
             _check_replaceable(target, MARK)
-            text = make_report(runs, title=title)
+            text = make_report(runs, title=title, find_experiment=find_experiment)
         except ModuleNotFoundError as error:
             raise Mistake(
                 f"a report needs {error.name}, which is not installed: pip install 'infoform[report]'."
             ) from None
         write_text(target, text)
         record.written.append(target)
-        record.result = {"page": str(target.resolve()), "bytes": len(text.encode()), "runs": [str(run) for run in runs]}
+        record.result = ReportResult(str(target.resolve()), len(text.encode()), [str(run) for run in runs])
 
 
 def _check_replaceable(target: Path, mark: str) -> None:

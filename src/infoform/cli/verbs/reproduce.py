@@ -1,6 +1,5 @@
 """`infoform reproduce`: run an experiment of the paper, or go on with it."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output, names_in
 from infoform.cli.record import Record, recorded
+from infoform.records.programs import ExperimentList
 
 
 def reproduce(
@@ -43,28 +43,28 @@ def reproduce(
         infoform reproduce NAME --out results
         infoform reproduce NAME --page docs
     """
-    from infoform.experiments import EXPERIMENTS
-    from infoform.experiments.runner import reproduce as run
-    from infoform.experiments.runner import result_path, write_page
+    from infoform.cli.catalogue import experiment_names, experiment_runner
     from infoform.records.study_result import Result
 
     with recorded(context, output) as record:
         if name is None:
             _list(record)
             return
-        if name not in EXPERIMENTS:
-            raise Mistake(f"there is no experiment '{name}'; there are {', '.join(EXPERIMENTS) or 'none yet'}.")
+        names = experiment_names()
+        if name not in names:
+            raise Mistake(f"there is no experiment '{name}'; there are {', '.join(names) or 'none yet'}.")
         if out.exists() and not out.is_dir():
             raise Mistake(f"--out must be a folder, and '{out}' is a file; name another.")
-        path = result_path(name, out, quick=quick, full=full)
+        runner = experiment_runner()
+        path = runner.result_path(name, out, quick=quick, full=full)
         if page is not None:
             if not path.is_file():
                 raise Mistake(f"a page is written from '{path}', which is not there; run the experiment first.")
             result = Result.load(path)
-            record.written.append(write_page(name, result, page))
+            record.written.append(runner.write_page(name, result, page))
         else:
             try:
-                result = run(name, quick=quick, full=full, out=out, cache=cache, progress=record.progress)
+                result = runner.reproduce(name, quick=quick, full=full, out=out, cache=cache, progress=record.progress)
             except KeyboardInterrupt:
                 say(f"the pieces so far are in '{path}'; the same command goes on from there.", style="yellow")
                 raise
@@ -72,23 +72,23 @@ def reproduce(
             record.console.print(
                 f"{name}: {len(result.pieces)} of {result.total} pieces, {result.seconds:.0f} s in all."
             )
-        record.result = asdict(result)
+        record.result = result
 
 
 def _list(record: Record) -> None:
     from rich.table import Table
 
-    from infoform.experiments import EXPERIMENTS, get_experiment
+    from infoform.cli.catalogue import experiment_names, find_experiment
 
     table = Table("experiment", "what it shows", title="Experiments of the paper")
-    found = {}
-    for name in EXPERIMENTS:
+    summaries = {}
+    for name in experiment_names():
         try:
-            experiment = get_experiment(name)
+            experiment = find_experiment(name)
         except ModuleNotFoundError as error:
-            found[name] = f"needs {error.name}, which is not installed"
+            summaries[name] = f"needs {error.name}, which is not installed"
         else:
-            found[name] = f"{experiment.summary} Reproduces: {experiment.reproduces}."
-        table.add_row(name, found[name])
+            summaries[name] = f"{experiment.summary} Reproduces: {experiment.reproduces}."
+        table.add_row(name, summaries[name])
     record.console.print(table)
-    record.result = {"experiments": found}
+    record.result = ExperimentList(summaries)

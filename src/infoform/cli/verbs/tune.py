@@ -12,6 +12,8 @@ from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, ModelOptions, Output, PredictOptions, Run, names_in
 from infoform.cli.record import Record, recorded
 from infoform.common.same_work import Identity, refusal
+from infoform.records.fit import Precision
+from infoform.records.tune import TriedPair, TuneResult
 
 if TYPE_CHECKING:
     from infoform.cli.run_folder import OpenRun, RunFolder
@@ -166,7 +168,7 @@ def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
     return {f"--{name}": value for name, value in options.items()}
 
 
-def _report(run: "OpenRun", before: Any, objective: str | None, record: Record) -> None:
+def _report(run: "OpenRun", before: Precision, objective: str | None, record: Record) -> None:
     from rich.table import Table
 
     laplace = run.laplace
@@ -183,18 +185,19 @@ def _report(run: "OpenRun", before: Any, objective: str | None, record: Record) 
             table.add_row(mark, f"{trial.prior_precision:.4g}", f"{trial.num_data:.4g}", *cells)
         record.console.print(table)
     how = "by evidence" if objective is None else f"by validation {objective}"
-    found = laplace.prior_precision
-    told = f"{found:.4g}" if isinstance(found, float) else ", ".join(f"{k}: {v:.4g}" for k, v in found.items())
+    chosen = laplace.prior_precision
+    told = f"{chosen:.4g}" if isinstance(chosen, float) else ", ".join(f"{k}: {v:.4g}" for k, v in chosen.items())
     record.console.print(f"prior precision τ = {told}, {how}.", highlight=False)
-    record.result = {
-        "method": "evidence" if objective is None else "search",
-        "objective": objective,
-        "prior_precision": found,
-        "prior_precision_before": before,
-        "num_data": laplace.num_data,
-        "noise": laplace.noise,
-        "trials": shown,
-    }
+    assert laplace.num_data is not None
+    record.result = TuneResult(
+        method="evidence" if objective is None else "search",
+        objective=objective,
+        prior_precision=chosen,
+        prior_precision_before=before,
+        num_data=laplace.num_data,
+        noise=laplace.noise,
+        trials=[TriedPair(trial.num_data, trial.prior_precision, trial.scores) for trial in shown],
+    )
 
 
 def _range(text: str | None) -> tuple[float, float] | None:
