@@ -1,4 +1,4 @@
-"""`infoform evaluate`: how good a run's predictions are beside the network's own, and whether they know it."""
+"""`infoform evaluate`: how good a run's predictions are, beside those of the network alone."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
 from infoform.cli.record import recorded
 from infoform.records.evaluate import EvaluateResult
 
@@ -21,11 +21,7 @@ def evaluate(
     *,
     unknown: Annotated[
         str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Data unlike the training data, to be told apart by the uncertainty.",
-            rich_help_panel="Data",
-        ),
+        option("Data", "DATA", "Data unlike the training data: does the uncertainty notice? No labels needed."),
     ] = None,
     model: ModelOptions,
     options: DataOptions,
@@ -33,14 +29,15 @@ def evaluate(
     restart: Restart = False,
     output: Output,
 ) -> None:
-    """Score predictions on labelled data, beside the network's own.
+    """Score the predictions on labelled data, beside the network's own.
 
-    Accuracy, NLL, Brier score and calibration error, or RMSE, log-likelihood, CRPS and coverage of intervals:
+    For classes: accuracy, NLL, Brier score and calibration error. For numbers: RMSE, log-likelihood, CRPS and coverage
+    of intervals.
 
         infoform evaluate runs/a --data test.csv
         infoform evaluate runs/a --data test.csv --kind mc --samples 30
 
-    With data of another kind (no labels needed), how well the entropy tells them apart:
+    With data of another kind, which need no labels, it also says how well the uncertainty tells them from DATA:
 
         infoform evaluate runs/b --data photos/test --unknown drawings
     """
@@ -54,13 +51,7 @@ def evaluate(
         labelled = opened.read(data, labelled=True)
         strange = None if unknown is None else opened.read(unknown, labelled=False)
         likelihood = opened.laplace.likelihood
-        how: dict[str, Any] = {
-            "kind": prediction.kind,
-            "samples": prediction.samples,
-            "link": prediction.link,
-            "seed": prediction.seed,
-            "progress": record.progress,
-        }
+        how: dict[str, Any] = {**vars(prediction), "progress": record.progress}
         with resumable(context, run / "evaluate.json", opened, restart=restart) as parts:
             predicted, targets = opened.laplace.predict_loader(labelled.loader, keep=parts.of("data"), **how)
             if targets is None:

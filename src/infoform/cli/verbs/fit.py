@@ -8,7 +8,7 @@ import typer
 import yaml
 
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PosteriorOptions, names_in
+from infoform.cli.options import DataOptions, DataSpec, MaxMemory, ModelOptions, Output, PosteriorOptions, option
 from infoform.cli.record import Record, recorded
 from infoform.records.fit import (
     CoveredParameter,
@@ -40,77 +40,53 @@ def fit(
     options: DataOptions,
     likelihood: Annotated[
         str,
-        typer.Option(
+        option(
+            "Posterior",
+            "NAME",
+            "Kind of task: classification, multilabel or regression.",
             "--likelihood",
             "-l",
-            metavar="NAME",
-            help="classification, multilabel or regression.",
-            autocompletion=names_in("infoform.likelihoods:LIKELIHOODS"),
-            rich_help_panel="Posterior",
+            names="infoform.likelihoods:LIKELIHOODS",
         ),
     ] = LIKELIHOOD,
     noise: Annotated[
         float | None,
-        typer.Option(
-            metavar="SIGMA", help="Known noise of a regression; fitted where not given.", rich_help_panel="Posterior"
-        ),
+        option("Posterior", "SIGMA", "Noise of a regression, where it is known. Default: fitted to the residuals."),
     ] = None,
     posterior: PosteriorOptions,
     memory: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help="Choose the ranks of inf within 48MB, say, after the fit.", rich_help_panel="Posterior"
+        option(
+            "Posterior", "SIZE", "After the fit, choose the ranks of inf that keep most within this size, such as 48MB."
         ),
     ] = None,
     keep_curvature: Annotated[
         bool,
-        typer.Option(
-            "--keep-curvature",
-            help="Save all that was measured: for --update, and `plan --memory` later.",
-            rich_help_panel="Output",
-        ),
+        option("Output", None, "Save the whole curvature, for --update and `infoform plan RUN`.", "--keep-curvature"),
     ] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write here every minute; the same command goes on from there when it was killed.",
-            rich_help_panel="Output",
-        ),
+        option("Fit", "FOLDER", "Save the progress here every minute; a fit that was stopped continues from it."),
     ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="What the fit may take beside model and data, as 2GB: layers in groups, with passes of their own.",
-            rich_help_panel="Posterior",
-        ),
-    ] = None,
+    max_memory: MaxMemory = None,
     offload: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE", help="A device, or a folder, that takes what was measured.", rich_help_panel="Posterior"
-        ),
+        str | None, option("Fit", "WHERE", "Device or folder that takes finished results out of that memory.")
     ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Add these data to the run's posterior.", rich_help_panel="Posterior")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a posterior that is there.", rich_help_panel="Output")
-    ] = False,
+    update: Annotated[bool, option("Fit", None, "Add these data to the run's posterior.", "--update")] = False,
+    force: Annotated[bool, option("Output", None, "Replace the run's posterior.", "--force")] = False,
     output: Output,
 ) -> None:
     """Fit a posterior over the weights of a trained network.
 
-    Give the data it was trained on. The network is a function in a Python file that returns it, and its weights a
-    file; RUN is a folder that is made, and that the other verbs work on.
+    Give the data that the network was trained on, a function in a Python file that returns the network, and the file
+    of its weights. The result is a folder, RUN, which the other verbs work on.
 
     A table whose column 'species' is the class:
 
         infoform fit runs/a --model model.py:net --weights net.safetensors \\
             --data train.csv --target species
 
-    A folder with one folder of images a class:
+    A folder of images, with one folder inside for each class:
 
         infoform fit runs/b -m model.py:net -w net.pt -d photos/train \\
             --image-size 224 --image-mean 0.485,0.456,0.406 \\
@@ -121,12 +97,12 @@ def fit(
         infoform fit runs/c -m model.py:net -w net.pt -d train.npz \\
             --likelihood regression --memory 2MB
 
-    Your own loader; the last layers only:
+    Your own loader, and a posterior over the last layers only:
 
         infoform fit runs/d -m my.package:net -d my.package:train_loader \\
             --layers 'head.*'
 
-    A fit of hours, which may be killed and started again, in little memory:
+    A fit of hours, in little memory, that may be killed and started again:
 
         infoform fit runs/e -m model.py:net -w net.pt -d photos/train \\
             --checkpoint runs/e.part --max-memory 2GB

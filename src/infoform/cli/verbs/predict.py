@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
 from infoform.cli.record import recorded
 from infoform.records.evaluate import Histogram
 from infoform.records.predict import PredictedClasses, PredictedNumbers, PredictResult
@@ -28,13 +28,7 @@ def predict(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help=".csv or .parquet; RUN/predict.csv where not given.",
-            rich_help_panel="Output",
-        ),
+        option("Output", "FILE", "Table to write, .csv or .parquet. Default: RUN/predict.csv.", "--out", "-o"),
     ] = None,
     model: ModelOptions,
     options: DataOptions,
@@ -44,12 +38,11 @@ def predict(
 ) -> None:
     """Predict, with uncertainties.
 
-    A table of one row an example.
+    It writes a table with one row for each example. The columns: the class and its confidence, or mean, standard
+    deviation and 95 % interval; the uncertainty that more data would reduce (epistemic, mutual_information) and the
+    one that no data would (aleatoric); and the entropy.
 
-    Columns: the class and its confidence, or mean, standard deviation and 95 % interval; what more data could tell
-    (epistemic, mutual_information) and what it could not (aleatoric); the entropy.
-
-    Interrupted or killed, it goes on where it stopped, by the same command. Examples:
+    A command that was interrupted or killed continues where it stopped when you run it again. Examples:
 
         infoform predict runs/a --data new.csv
         infoform predict runs/a --data photos/new --out predictions.parquet
@@ -70,13 +63,7 @@ def predict(
         new = opened.read(data, labelled=False)
         with resumable(context, target, opened, restart=restart) as parts:
             predicted, _ = opened.laplace.predict_loader(
-                new.loader,
-                kind=prediction.kind,
-                samples=prediction.samples,
-                link=prediction.link,
-                seed=prediction.seed,
-                keep=parts.of("data"),
-                progress=record.progress,
+                new.loader, keep=parts.of("data"), progress=record.progress, **vars(prediction)
             )
             names = new.names or [str(index) for index in range(len(predicted))]
             columns = to_columns(predicted, names=names, classes=opened.classes)

@@ -1,4 +1,4 @@
-"""`infoform reproduce`: run an experiment of the paper, or go on with it."""
+"""`infoform reproduce`: run an experiment of the paper, or continue one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import Output, names_in
+from infoform.cli.options import Output, names_in, option
 from infoform.cli.record import Record, recorded
 from infoform.records.programs import ExperimentList
 
@@ -16,25 +16,27 @@ def reproduce(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Experiment; all are listed where it is left out.",
+            help="Name of the experiment; without it, all are listed.",
             metavar="[NAME]",
             autocompletion=names_in("infoform.experiments:EXPERIMENTS"),
         ),
     ] = None,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All that the paper did, where the default is less.")] = False,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the result's JSON.")] = Path("results"),
-    cache: Annotated[Path, typer.Option(metavar="FOLDER", help="What experiments share.")] = Path("out/cache"),
+    quick: Annotated[bool, option(None, None, "Run a small version, in minutes.", "--quick")] = False,
+    full: Annotated[
+        bool, option(None, None, "Run all that the paper did, where the default is less.", "--full")
+    ] = False,
+    out: Annotated[Path, option(None, "FOLDER", "Folder for the result, a JSON file.")] = Path("results"),
+    cache: Annotated[Path, option(None, "FOLDER", "Folder for what experiments share.")] = Path("out/cache"),
     page: Annotated[
-        Path | None, typer.Option(metavar="DOCS", help="Write the page from the result, and run nothing.")
+        Path | None, option(None, "DOCS", "Run nothing; write the experiment's page from its result.")
     ] = None,
     output: Output,
 ) -> None:
     """Run an experiment of the paper.
 
-    Interrupted, it goes on from where it stopped; started several times at once, it is shared out. Data are read from
-    the folder that the variable INFOFORM_DATA names.
+    Run again after an interruption, the command continues where it stopped. Run several times at once, the commands
+    share the work. Data are read from the folder in the environment variable INFOFORM_DATA.
 
     Examples:
 

@@ -131,8 +131,9 @@ def score_table(result: EvaluateResult) -> Table:
         shown, less, says = SCORES.get(name, (name, None, ""))
         alone = result.plain_scores.get(name)
         rows.append((shown, score(name, alone), score(name, value), says))
-        comparable = less is not None and value is not None and alone is not None
-        if comparable and score(name, alone) != score(name, value):
+        if less is None or value is None or alone is None:
+            continue
+        if score(name, alone) != score(name, value):
             best.add((len(rows) - 1, 2 if (value < alone) == less else 1))
     head = ("", "network alone", "with uncertainty", "what it is")
     return Table(head, rows, frozenset(best), "All scores; the better one of each row is marked")

@@ -51,12 +51,13 @@ def section(run: Run) -> Section | None:
 
 def _entropy_charts(known: Calibration, unknown: UnknownClasses) -> list[Chart]:
     """Return the entropies with uncertainty and of the network alone, to the same scale."""
-    pairs = {
-        "With uncertainty": (unknown.entropy, known.entropy_histogram, unknown.entropy_histogram),
-        "Network alone": (unknown.plain_entropy, known.plain_entropy_histogram, unknown.plain_entropy_histogram),
-    }
-    highest = max(max(shares(histogram.count)) for _, *both in pairs.values() for histogram in both)
-    return [_entropies(title, scores.auroc, *both, highest) for title, (scores, *both) in pairs.items()]
+    alone = (known.plain_entropy_histogram, unknown.plain_entropy_histogram)
+    together = (known.entropy_histogram, unknown.entropy_histogram)
+    highest = max(max(shares(histogram.count)) for histogram in (*together, *alone))
+    return [
+        _entropies("With uncertainty", unknown.entropy.auroc, *together, highest),
+        _entropies("Network alone", unknown.plain_entropy.auroc, *alone, highest),
+    ]
 
 
 def _entropies(title: str, auroc: float, known: Histogram, unknown: Histogram, highest: float) -> Chart:
