@@ -1,4 +1,4 @@
-"""What a fit tells about bytes: each layer's spectrum and its price by rank, and what other structures would take."""
+"""What a posterior costs in memory: each layer at every rank, and the whole in other structures."""
 
 import math
 from bisect import bisect_right
@@ -22,9 +22,9 @@ RANKS = sorted({round(10 ** (step / 10)) for step in range(34)})  # 1, 2, 3, 4, 
 
 
 def spectrum(laplace: Laplace, name: str) -> Spectrum | None:
-    """Return the layer's K-th eigenvalue, the share kept by K pairs and their bytes, for some K; None without a basis.
+    """Return a layer's K-th eigenvalue, the share of the energy that K pairs keep, and their bytes, for some K.
 
-    The bytes are those of structure inf, the only one that has a rank; None for the others.
+    None where the structure has no eigenbasis. The bytes are None where it has no rank; only inf has one.
     """
     curvature = laplace.curvature[name]
     kind, options = laplace.settings.resolve(None, {})
@@ -50,9 +50,9 @@ def spectrum(laplace: Laplace, name: str) -> Spectrum | None:
 
 
 def by_rank(layers: Sequence[FittedLayer]) -> ByRank | None:
-    """Return the energy kept in all layers and their bytes, with one rank for all.
+    """Return what all layers together keep and take if they all have the same rank.
 
-    None where a layer has no spectrum or no price. A layer with fewer pairs than the rank keeps them all.
+    None where a layer has no spectrum or no bytes by rank. A layer with fewer pairs than the rank keeps all of them.
     """
     curves: list[tuple[list[int], list[float], list[int], float]] = []
     for layer in layers:
@@ -72,7 +72,7 @@ def by_rank(layers: Sequence[FittedLayer]) -> ByRank | None:
 
 
 def structures(laplace: Laplace, planned: "Plan") -> tuple[StructureBytes, ...]:
-    """Return the bytes of every structure at this run's rank: those of its own as they are, the others as planned."""
+    """Return the bytes of the posterior in its own structure, and as planned in every other one at the same rank."""
     settings = laplace.settings
     sizes = [StructureBytes(settings.structure, planned.total_bytes, exact=True, own=True)]
     for name in STRUCTURES:
@@ -84,5 +84,5 @@ def structures(laplace: Laplace, planned: "Plan") -> tuple[StructureBytes, ...]:
 
 
 def weight_bytes(laplace: Laplace) -> int:
-    """Return the bytes of the network's own parameters."""
+    """Return the bytes of the network's parameters."""
     return sum(parameter.numel() * parameter.element_size() for parameter in laplace.model.parameters())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN = 8  # examples of each kind
 TOP = 3  # classes told of an example
 NUMBERS = 12  # columns told of an example that is no picture
-OTHER_ORDER = "the data come in another order each time: examples are told without their inputs."
+OTHER_ORDER = "the data come in another order each time: the examples are listed without their inputs."
 
 
 def choose(predicted: "Prediction", targets: Tensor | None) -> dict[str, list[int]]:
@@ -48,7 +48,7 @@ def describe(
     places = sorted({place for places in chosen.values() for place in places})
     inputs = pick(data.loader, places)
     note = None
-    if any(x is None for x in inputs.values()):  # several inputs, or texts: nothing to show
+    if any(x is None for x in inputs.values()):  # examples of several tensors, or texts, are not shown
         inputs = {}
     elif not _same(run.laplace.model, inputs, predicted.plain):
         inputs, note = {}, OTHER_ORDER

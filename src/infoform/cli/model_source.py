@@ -22,7 +22,7 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.")  # what wrapp
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a network comes from; kept in a run, so that later verbs find it."""
+    """Where a network comes from; a run keeps it, so that later verbs can load the network."""
 
     model: str
     weights: str | None
@@ -48,7 +48,7 @@ class ModelSource:
     def load(self, device: str, *, shapes: bool = False) -> nn.Module:
         """Build the network in evaluation mode, with its weights, on the device.
 
-        With `shapes` it may be one on the meta device, without any weights, and stays there.
+        With `shapes`, a network on the meta device, which has no weights, stays there.
         """
         model = build_model(self.model, self.arguments)
         if shapes and self.weights is None and any(parameter.is_meta for parameter in model.parameters()):
@@ -81,7 +81,7 @@ def build_model(reference: str, arguments: Mapping[str, Any]) -> nn.Module:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Read weights into the model, all of them; an error says in what they do not fit."""
+    """Read weights into the model; an error says which of them do not fit."""
     state = read_state(path)
     wanted = model.state_dict()
     for prefix in ("", *PREFIXES):

@@ -37,7 +37,7 @@ PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")
 
 @dataclass
 class Record:
-    """What a verb says and leaves."""
+    """What a verb prints and writes."""
 
     verb: str
     console: Console
@@ -47,7 +47,7 @@ class Record:
     written: list[Path] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Say something that the user should know, and keep it."""
+        """Tell the user something, and write it into the record too."""
         self.notes.append(text)
         say(f"note: {text}", style="yellow")
 
@@ -56,7 +56,7 @@ class Record:
 def recorded(
     context: typer.Context, output: Output, *, folder: Path | None = None, name: str | None = None
 ) -> Iterator[Record]:
-    """Run a verb; where it succeeds, write its JSON and options into the folder and to `--json`."""
+    """Run a verb; if it succeeds, write its JSON and its options into the folder, and to `--json`."""
     verb = context.info_name or "infoform"
     if output.json not in (None, "-"):
         _check_file(Path(output.json))
@@ -115,18 +115,18 @@ def write_text(path: Path, text: str) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that decide the numbers, of what is installed."""
-    found = {"python": platform.python_version(), "infoform": __version__}
+    """Return the versions of the installed packages that the numbers depend on."""
+    numbers = {"python": platform.python_version(), "infoform": __version__}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            numbers[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 def _check_file(path: Path) -> None:
-    """See that a file can be there, before the work of which it is to tell."""
+    """Raise if the file cannot be written; it is better to know before the work than after it."""
     if path.is_dir() or not path.resolve().parent.is_dir():
         reason = "it is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
         raise Mistake(f"'{path}' cannot be written: {reason}; give another path.")

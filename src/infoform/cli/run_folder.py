@@ -1,9 +1,9 @@
 """A run: the folder that `fit` makes and the other verbs read and add to.
 
 posterior.safetensors     the posterior; `tune` writes it again, with another τ
-fit.json, tune.json, ...  the last result of each verb
-fit.options.yaml, ...     the options it used; `infoform fit --config` does it again
-trials.json               of a search, which goes on from there
+fit.json, tune.json, ...  the last record of each verb, see infoform.records
+fit.options.yaml, ...     the options of that verb; `infoform fit --config` does the same again
+trials.json               the trials of a search; an interrupted search goes on from them
 """
 
 import shutil
@@ -24,7 +24,7 @@ from infoform.network.batches import device_of, read_batch, read_outputs
 from infoform.records import COMMANDS, FitResult, VerbRecord, read_record
 from infoform.records.fit import DataFacts
 
-LATER = ("plan", "tune", "trials", "predict", "evaluate", "acquire", "report")
+LATER = ("update", "plan", "tune", "trials", "predict", "evaluate", "acquire", "report")  # what `fit` removes
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RunFolder:
         return self.path / "trials.options.yaml"
 
     def forget_results(self) -> None:
-        """Remove what the verbs after `fit` left, when the posterior that they used is replaced."""
+        """Remove what later verbs left, since the posterior that they used is replaced."""
         for name in LATER:
             for file in self.path.glob(f"{name}.*"):
                 shutil.rmtree(file) if file.is_dir() else file.unlink()
@@ -90,7 +90,7 @@ class OpenRun:
 
     @property
     def has_curvature(self) -> bool:
-        """Tell whether the file holds all that the fit measured, or the posterior alone."""
+        """Tell whether the file holds the whole curvature, or the posterior alone."""
         try:
             return bool(self.laplace.curvature)
         except ValueError:
@@ -105,7 +105,7 @@ def read_for(
     facts: DataFacts,
     labelled: bool,
 ) -> Data:
-    """Open data and see that the model takes them."""
+    """Open data, and raise if the network does not take their first batch or has another number of classes."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     data = open_data(spec, Reading(options, likelihood, dtype, facts, labelled))
     outputs = _try_one_batch(model, data, spec)

@@ -1,4 +1,4 @@
-"""What `infoform evaluate` measures: scores beside the network's own, and all that a report draws of them."""
+"""What `infoform evaluate` measures: scores beside those of the network alone, and all that a report draws."""
 
 import math
 from dataclasses import replace

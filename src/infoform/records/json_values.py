@@ -107,7 +107,7 @@ def _read(kind: Any, content: Any, place: str) -> Any:
         _check(isinstance(content, list), place, "a list", content)
         kinds = [inner[0]] * len(content) if origin is not tuple or inner[-1] is Ellipsis else list(inner)
         _check(len(kinds) == len(content), place, f"a list of {len(kinds)}", content)
-        items = (_read(one, item, f"{place}[{at}]") for at, (one, item) in enumerate(zip(kinds, content, strict=True)))
+        items = (_read(kinds[at], item, f"{place}[{at}]") for at, item in enumerate(content))
         return tuple(items) if origin is tuple else list(items)
     whole = isinstance(content, int) and not isinstance(content, bool)
     fits = whole if kind is int else whole or isinstance(content, float) if kind is float else isinstance(content, kind)
@@ -130,10 +130,10 @@ def _read_union(kinds: Sequence[Any], content: Any, place: str) -> Any:
 
 
 def _read_object(kind: Any, content: Mapping[str, Any], place: str) -> Any:
-    hints, own = _hints(kind), fields(kind)
+    hints, own_fields = _hints(kind), fields(kind)
     values: dict[str, Any] = {}
     named: set[str] = set()
-    for each in own:
+    for each in own_fields:
         if each.metadata.get("flat"):
             group = _flat_type(hints[each.name])
             named |= _keys(group)
@@ -147,7 +147,7 @@ def _read_object(kind: Any, content: Mapping[str, Any], place: str) -> Any:
             elif each.default is MISSING and each.default_factory is MISSING:
                 raise NotThisRecord(f"'{_under(place, each.name)}' is missing")
     unknown = {key: item for key, item in content.items() if key not in named}
-    rest = next((each.name for each in own if each.metadata.get("others")), None)
+    rest = next((each.name for each in own_fields if each.metadata.get("others")), None)
     if rest is not None:
         values[rest] = unknown
     elif unknown:

@@ -1,4 +1,4 @@
-"""The one JSON of a run: what was found, piece by piece, and all that it depends on."""
+"""The JSON of an experiment's run: what each piece of work found, and all that it depends on."""
 
 import json
 import os
@@ -32,11 +32,11 @@ class Result:
         """Tell whether no piece is missing."""
         return len(self.pieces) == self.total
 
-    def with_piece(self, key: str, found: Mapping[str, Any], *, seconds: float, peak_memory_bytes: int) -> "Result":
+    def with_piece(self, key: str, outcome: Mapping[str, Any], *, seconds: float, peak_memory_bytes: int) -> "Result":
         """Return the same run with one more piece."""
         return replace(
             self,
-            pieces={**self.pieces, key: _rounded(dict(found))},
+            pieces={**self.pieces, key: _rounded(dict(outcome))},
             seconds=_rounded(self.seconds + seconds),
             peak_memory_bytes=max(self.peak_memory_bytes, peak_memory_bytes),
         )
@@ -75,5 +75,5 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.7g}")
     if isinstance(value, Mapping):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

@@ -18,13 +18,13 @@ BATCH_SIZE = 128
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read, and for what."""
+    """How data are to be read."""
 
     options: DataOptions
     likelihood: Likelihood
     dtype: torch.dtype = torch.float32  # of the network's weights
     facts: DataFacts = field(default_factory=DataFacts)  # of the data that the run was fitted on
-    labelled: bool = True  # whether targets are needed; where not, they are read if they are there
+    labelled: bool = True  # whether targets are needed; targets that are not needed are read if they are there
 
     @property
     def batch_size(self) -> int:
@@ -32,7 +32,7 @@ class Reading:
 
     @property
     def classes(self) -> list[str] | None:
-        """Return the names of the classes where they are known, in the order of the network's outputs."""
+        """Return the names of the classes in the order of the network's outputs; None where they are not known."""
         return split_names(self.options.classes) or self.facts.classes
 
 

@@ -1,4 +1,4 @@
-"""`infoform fit`: measure the curvature of a trained network on its training data, and keep the posterior in a run."""
+"""`infoform fit`: measure the curvature of a trained network on its training data, and save the posterior in a run."""
 
 from dataclasses import asdict
 from pathlib import Path

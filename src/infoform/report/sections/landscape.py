@@ -1,4 +1,4 @@
-"""The search for N and τ: every trial of it, over the plane of both where both were searched."""
+"""The search for τ, and for N where it was searched too: every trial."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

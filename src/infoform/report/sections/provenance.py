@@ -1,4 +1,4 @@
-"""How it was made: options, versions, commit, notes; enough to do it again."""
+"""How the run was made: options, versions, commit and notes, enough to make it again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""In short: the numbers that matter, and what they mean in plain words."""
+"""The first section of a run: the numbers that matter, and what they mean in plain words."""
 
 from infoform.records import EvaluateResult, FitResult, TuneResult
 from infoform.records.evaluate import UnknownResult
@@ -20,7 +20,7 @@ def section(run: Run) -> Section:
         blocks.append(Sentences(sentences))
     if run.outdated:
         verbs = listed(f"'infoform {verb}'" for verb in run.outdated)
-        text = f"The posterior was changed after {verbs} had run: run it again, these numbers are of the earlier one."
+        text = f"The posterior was changed after {verbs} had run: these numbers are of the earlier one. Run them again."
         blocks.append(Text(text, "warning"))
     missing = _missing(run)
     if missing:
@@ -128,7 +128,9 @@ def _posterior(fit: FitResult, tune: TuneResult | None, cards: list[Card]) -> li
     cards.append(Card(taken, "memory of the uncertainty", beside))
     told = f"The uncertainty (structure {fit.settings.structure}) takes {taken}"
     sentences = [f"{told}{', ' + beside if beside else ''}."]
-    chosen = f"How far weights may stray, τ = {precision((tune or fit).prior_precision)}, was"
+    chosen = (
+        f"The prior precision τ = {precision((tune or fit).prior_precision)}, which says how far weights may stray, was"
+    )
     if tune is None:
         sentences.append(f"{chosen} not tuned: run 'infoform tune'.")
     elif tune.searched:
