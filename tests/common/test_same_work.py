@@ -33,6 +33,6 @@ def test_the_sentence_names_what_is_there_three_differences_and_the_remedy() -> 
     assert refusal("'x' is of another fit", differences[:1], remedy="delete it") == (
         "'x' is of another fit (a was 0, is 1); delete it."
     )
-    assert refusal("'x' is of another fit", differences, remedy="delete it", show=repr) == (
-        "'x' is of another fit (a was 0, is 1; b was 0, is 1; c was 0, is 1; and 2 more); delete it."
+    assert refusal("'x' is of another fit", differences, remedy="delete it", describe=lambda one: one.name) == (
+        "'x' is of another fit (a; b; c; and 2 more); delete it."
     )

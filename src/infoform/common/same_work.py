@@ -21,6 +21,10 @@ class Difference:
     earlier: Any  # None where there was none
     now: Any
 
+    def __str__(self) -> str:
+        was, now = (NOT_GIVEN if value is None else value for value in (self.earlier, self.now))
+        return f"{self.name} was {was}, is {now}"
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -58,23 +62,21 @@ class Identity:
         return [Difference(name, was, now) for name, was, now in pairs if was != now]
 
 
-def refusal(what: str, differences: Sequence[Difference], *, remedy: str, show: Callable[[Any], str] = str) -> str:
+def refusal(
+    what: str, differences: Sequence[Difference], *, remedy: str, describe: Callable[[Difference], str] = str
+) -> str:
     """Return the sentence that refuses to go on.
 
     Args:
         what: what is there instead ("'trials.json' holds the trials of another search").
         differences: by what it differs; the sentence names the first three.
         remedy: what the user can do.
-        show: how a value is written.
+        describe: how a difference is written.
 
     Returns:
         One sentence: what is there, by what it differs, and the remedy.
     """
-
-    def written(value: Any) -> str:
-        return NOT_GIVEN if value is None else show(value)
-
-    shown = [f"{one.name} was {written(one.earlier)}, is {written(one.now)}" for one in differences[:SHOWN]]
+    shown = [describe(difference) for difference in differences[:SHOWN]]
     if len(differences) > SHOWN:
         shown.append(f"and {len(differences) - SHOWN} more")
     return f"{what} ({'; '.join(shown)}); {remedy}."

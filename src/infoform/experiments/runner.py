@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from infoform.common.provenance import commit, peak_memory
-from infoform.common.same_work import Identity, refusal
+from infoform.common.same_work import Difference, Identity, refusal
 from infoform.experiments import get_experiment
 from infoform.experiments.base import Experiment
 from infoform.experiments.claims import Claims
@@ -161,8 +161,12 @@ def _resume(path: Path, new: Result, keys: list[str], choices: tuple[str, ...]) 
     if differences:
         what = f"'{path}' was made with other settings"
         remedy = "move it away, or choose another folder with out="
-        raise ValueError(refusal(what, differences, remedy=remedy, show=_plain))
+        raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
     return replace(result, settings=new.settings, total=new.total)
+
+
+def _described(difference: Difference) -> str:
+    return f"{difference.name} was {_plain(difference.earlier)}, is {_plain(difference.now)}"
 
 
 def _plain(value: Any) -> str:

@@ -86,8 +86,8 @@ def tune(
         infoform tune runs/a --data val.csv --low 1 --high 10000 --trials 9
         infoform tune runs/a --data val.csv --method optuna --num-data 100,1e5
 
-    Without data, it is chosen by the evidence. That is quick, and good for regression; for classifiers the uncertainty
-    often comes out too small:
+    Without data, it is chosen by the evidence. That is quick, and good for regression. For classifiers the uncertainty
+    often comes out too small, and with --prior isotropic the predictions are useless:
 
         infoform tune runs/a
 
