@@ -1,5 +1,6 @@
 """A likelihood from outside the package: counts, with a network that gives their log rate."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -24,4 +25,4 @@ class Counts(Likelihood):
         return (below < uniforms).sum(0).to(outputs)
 
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
-        return Regression().from_samples(samples.exp(), plain.exp(), noise=1.0)
+        return replace(Regression().from_samples(samples.exp(), plain.exp(), noise=1.0), plain=plain)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from infoform.common.provenance import commit, peak_memory
+from infoform.common.same_work import Difference, Identity, refusal
 from infoform.experiments import get_experiment
 from infoform.experiments.base import Experiment
 from infoform.experiments.claims import Claims
@@ -121,14 +122,16 @@ def _resume(path: Path, new: Result, keys: list[str], choices: tuple[str, ...]) 
     """Return what the file has of a run; settings that only choose pieces may have come to choose more of them."""
     result = Result.load(path)
     more = result.pieces.keys() <= set(keys)
-    for key in sorted({*new.settings, *result.settings}):
-        was, now = result.settings.get(key), new.settings.get(key)
-        if was != now and not (more and key in choices):
-            raise ValueError(
-                f"'{path}' was made with other settings ({key} was {setting(was)}, is {setting(now)}); "
-                "move it away, or choose another folder with out=."
-            )
+    differences = Identity(new.settings).differences(result.settings, ignored=choices if more else ())
+    if differences:
+        what = f"'{path}' was made with other settings"
+        remedy = "move it away, or choose another folder with out="
+        raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
     return replace(result, settings=new.settings, total=new.total)
+
+
+def _described(difference: Difference) -> str:
+    return f"{difference.name} was {setting(difference.earlier)}, is {setting(difference.now)}"
 
 
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:
