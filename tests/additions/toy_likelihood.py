@@ -22,7 +22,8 @@ class Counts(Likelihood):
     def sample_targets(self, outputs: Tensor, uniforms: Tensor) -> Tensor:
         counts = torch.arange(100.0).to(outputs).reshape(-1, 1, 1)
         below = torch.distributions.Poisson(outputs.exp(), validate_args=False).log_prob(counts).exp().cumsum(0)
-        return (below < uniforms).sum(0).to(outputs)
+        drawn: Tensor = (below < uniforms).sum(0).to(outputs)
+        return drawn
 
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
         return replace(Regression().from_samples(samples.exp(), plain.exp(), noise=1.0), plain=plain)
