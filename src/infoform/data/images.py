@@ -34,6 +34,15 @@ class Images:
         return (self.pixels / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)
 
 
+def spaced(available: int, count: int) -> Tensor:  # -> (min(count, available),)
+    """Return the numbers of `count` rows, evenly spaced over all that are available, or of all where those are fewer.
+
+    The order of a data set may say something: MNIST's first 5,000 test digits are easier than its last.
+    """
+    count = min(count, available)
+    return torch.arange(count) * available // count
+
+
 def find(what: str, names: Sequence[str], root: str | os.PathLike[str] | None, *, remedy: str) -> Path:
     """Return the first of these files or folders that exists, in the order of roots, then of names."""
     for folder in roots(root):
