@@ -11,6 +11,7 @@ fixed, as in ours.
 """
 
 import time
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +24,7 @@ from torch import Tensor
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, Run, batches
 from infoform.experiments.classification.measures import measures
+from infoform.experiments.method import Method
 from infoform.experiments.search.line_search import find_least_nll
 from infoform.likelihoods import get_likelihood
 from infoform.metrics import nll
@@ -109,7 +111,11 @@ def write_page(results: dict[str, Any], folder: Path) -> None:
     for name, found in results.items():
         pieces = Result.load(folder / f"{name}.json").pieces
         rows = {"laplace-torch, `kron`": found}
-        rows |= {f"`{method}`" if " " in method else method: pieces[f"{method} 0"] for method in BESIDE}
+        methods = {key: Method.parse(key) for key in BESIDE}
+        rows |= {
+            f"`{key}`" if method.is_laplace else key: pieces[replace(method, network=0).key]
+            for key, method in methods.items()
+        }
         cells = [
             [
                 title,

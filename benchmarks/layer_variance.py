@@ -9,6 +9,7 @@ prior and the run's τ; then the shares of one layer alone, or of all together, 
 least NLL of held-out images, and the same factor answers test images and unknown ones.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import infoform
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, Run, batches
 from infoform.experiments.classification.measures import measures
-from infoform.experiments.classification.targets import WIDE
+from infoform.experiments.classification.methods import WIDE
+from infoform.experiments.method import Method
 from infoform.metrics import nll
 from infoform.network.batches import read_inputs
 from infoform.pages.markdown import table
@@ -61,7 +63,8 @@ def look(name: str, cache: Path, folder: Path) -> dict[str, Any]:
     assert isinstance(experiment, Classification)
     settings = experiment.settings()
     run = Run(experiment, settings, cache, 0)
-    laplace, tau = run.laplace(), Result.load(folder / f"{name}.json").pieces[f"{WIDE} 0"]["prior_precision"]
+    wide = replace(Method.parse(WIDE), network=0)
+    laplace, tau = run.laplace(), Result.load(folder / f"{name}.json").pieces[wide.key]["prior_precision"]
     posterior = laplace.posterior(prior_precision=tau, num_data=float(settings.train), prior_rank=8)
     held_x, held_y = (one[: SIZES["held_out"]] for one in run.parts.validation)
     test_x, test_y = (one[: SIZES["known"]] for one in run.parts.test)

@@ -21,6 +21,7 @@ class Result:
     seconds: float = 0.0  # of all pieces together
     peak_memory_bytes: int = 0
     pieces: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    notes: str = ""  # Markdown that people wrote of the run, in `NAME.notes.md` beside its JSON; never written here
 
     @property
     def complete(self) -> bool:
@@ -39,6 +40,7 @@ class Result:
     def save(self, path: Path) -> None:
         """Write the file, a line for each piece, through another one: an interruption leaves the old or the new."""
         fields = asdict(self)
+        del fields["notes"]
         lines = [f"  {json.dumps(key)}: {_compact(value)}" for key, value in fields.pop("pieces").items()]
         head = [f" {json.dumps(key)}: {_compact(value)}" for key, value in fields.items()]
         text = "{\n" + ",\n".join([*head, ' "pieces": {\n' + ",\n".join(lines) + "\n }"]) + "\n}\n"
@@ -49,11 +51,13 @@ class Result:
 
     @classmethod
     def load(cls, path: Path) -> "Result":
-        """Read a file that `save` wrote."""
+        """Read a file that `save` wrote, and the notes beside it, where there are any."""
+        notes = path.with_suffix(".notes.md")
         try:
-            return cls(**json.loads(path.read_text()))
+            run = cls(**json.loads(path.read_text()))
         except (json.JSONDecodeError, TypeError) as error:
             raise ValueError(f"'{path}' must be the JSON of a run, and is not ({error}); move it away.") from error
+        return replace(run, notes=notes.read_text(encoding="utf-8").strip()) if notes.is_file() else run
 
 
 def _compact(value: Any) -> str:

@@ -3,16 +3,16 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import infoform
+from infoform.data.images import spaced
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification.mnist import spaced
 from infoform.experiments.classification.page import chance_ece
 from infoform.experiments.classification.targets import Target, against, fixed, memory
 from infoform.experiments.networks.training import Training, train
@@ -32,12 +32,12 @@ SETTINGS = ClassificationSettings(
 class Stripes(Classification):
     """Noisy stripes, upright or lying; unknown: noise."""
 
-    name: ClassVar[str] = "stripes"
-    summary: ClassVar[str] = "Stripes."
-    reproduces: ClassVar[str] = "nothing"
-    last_layer: ClassVar[str] = "5"
-    paper: ClassVar[Mapping[str, tuple[float, float]]] = {"plain": (0.1, 0.2), "ensemble": (0.3, 0.4)}
-    targets: ClassVar[Sequence[Target]] = (
+    name = "stripes"
+    summary = "Stripes."
+    reproduces = "nothing"
+    last_layer = "5"
+    paper: Mapping[str, tuple[float, float]] = {"plain": (0.1, 0.2), "ensemble": (0.3, 0.4)}
+    targets: Sequence[Target] = (
         fixed("accuracy", "accuracy", 2.0, at_least=True, method=METHOD),
         against("NLL: the ensemble's", "nll", "ensemble", at_least=False, slack=9.0, method=METHOD),
         memory("bytes", "inf activation", "kfac isotropic", 9.0),
@@ -150,7 +150,7 @@ def test_settings_of_all_sizes_name_methods_that_are_run(name: str) -> None:
     experiment = get_experiment(name)
     for size in ({}, {"quick": True}, {"full": True}):
         settings = experiment.settings(**size)
-        keys = experiment.pieces(settings)
+        keys = list(experiment.pieces(settings))
         assert len(keys) == len(set(keys))
         assert keys[0] == "network 0"
         assert keys[-1] == "ensemble 0"

@@ -75,7 +75,6 @@ class ActiveLearning(Experiment[ActiveSettings]):
     name = "active-learning"
     summary = "Test RMSE over 20 acquisitions on three UCI sets: by predictive variance, and at random."
     reproduces = "the figure of active learning (section 5)"
-    packages = ("matplotlib",)
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ActiveSettings:
         return ActiveSettings(splits=2, steps=5) if quick else ActiveSettings()

@@ -1,118 +1,56 @@
 """CIFAR-10 against SVHN: the paper's small VGG with batch norm, every structure with both priors, and the baselines."""
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from infoform.data import cifar10, svhn
 from infoform.data.images import Images
-from infoform.experiments.classification.experiment import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification.mnist import METHODS, STRONGER
-from infoform.experiments.classification.targets import BYTES, DEFAULT, SAMPLED, Target, against, fixed, memory
+from infoform.experiments.classification.experiment import (
+    Classification,
+    ClassificationSettings,
+    Parts,
+    full_settings,
+    quick_settings,
+)
+from infoform.experiments.classification.methods import (
+    BYTES_LINEAR,
+    DEFAULT,
+    KFAC,
+    LAST_LAYER,
+    METHODS,
+    SAMPLED,
+    STRONGER,
+)
+from infoform.experiments.classification.published import CIFAR10 as PUBLISHED
+from infoform.experiments.classification.targets import CIFAR10_TARGETS
 from infoform.experiments.networks.classifiers import augment, central_crop, small_vgg
 
-BYTES_LINEAR = "inf@uint8 activation:8x30 linear validation"  # all defaults, stored as bytes
 MEASURED = (*METHODS, *STRONGER, "swag", BYTES_LINEAR)  # MC dropout would be of another network
-LAST_LAYER = "last-layer activation:16 linear validation"
 
 
 class CIFAR10(Classification):
     """Photographs of ten classes are known, house numbers are not."""
 
-    name: ClassVar[str] = "cifar10"
-    summary: ClassVar[str] = "A small VGG with batch norm trained on CIFAR-10, and asked about SVHN."
-    reproduces: ClassVar[str] = "the CIFAR-10 part of the tables of classification and of complexity"
-    last_layer: ClassVar[str] = "15"
-    paper: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "plain": (0.0819, 0.245),
-        "diag isotropic mc validation": (0.0358, 0.413),
-        "kfac isotropic mc validation": (0.0351, 0.408),
-        "ensemble": (0.0809, 0.370),
-        "efb-paper isotropic mc validation": (0.0343, 0.417),
-        "inf-paper isotropic mc validation": (0.0084, 0.434),
-    }
-    remarks: ClassVar[str] = """Three earlier runs were seen before this one. In the first, ten epochs on 45,000
-images with a rate that falls along a cosine made a network that is not over-confident (held-out images: accuracy
-.803, mean confidence .785, NLL .586), and the NLL of held-out data was the same for every τ from 100 on. The second
-had networks of 20 epochs (test images: accuracy .724, NLL .802, ECE .036): every τ from 10 on had the same NLL within
-.001, and no posterior bettered it. Both were given up: the paper's networks are trained to be over-confident, so
-training goes on to 40 epochs since. The third was complete, with other networks of these sizes, four sampled networks
-for tuning, no row of all defaults, and the paper's search for the paper's INF and ours alone. Its `inf` by `linear`,
-with 16 directions of the prior, had ECE .0128, NLL .721 and AUROC .737 as mean of three networks; its ensemble AUROC
-.774.
-
-AUROC differs more between networks trained from other seeds than between methods on one of them, so a method is to be
-compared with others on the same networks. The mean of few networks has a larger NLL than that of many, the more so
-the wider the posterior, so that few of them choose a posterior that is too narrow: `mc` by held-out data, six
-networks, has a larger ECE than `mc` by evidence, and than `linear`, which has no such error. The paper's search, by
-the ECE of 2,000 images with six networks at 12 pairs, chooses by noise. Diag, EFB and the paper's INF by evidence
-alone are ruined, as on MNIST. `inf` as bytes by `linear` was run last, at a later commit.
-
-Why a posterior over all weights loses AUROC is seen [layer by layer](../layer-variance.md): house numbers excite the
-network less than photographs do, so that the variance of every layer's weights is smaller for them, in the first
-dense layer (9), which has most of it, by half. Held-out NLL does not tell the layers apart: scaled for the least one,
-each layer's variance alone has nearly the same, and the last layer's the largest AUROC. No τ for all layers can mend
-that, and nothing in known data says which layer to trust. KFAC loses as much. By mutual information the last layer
-alone is better than the ensemble."""
-    targets: ClassVar[Sequence[Target]] = (
-        fixed("ECE on CIFAR-10", "ece", 0.0084, at_least=False, method=DEFAULT),
-        fixed("the same, sampled", "ece", 0.0084, at_least=False, method=SAMPLED),
-        against(
-            "accuracy: the plain network's less 0.1 %", "accuracy", "plain", at_least=True, slack=-0.001, method=DEFAULT
-        ),
-        against("the same, sampled", "accuracy", "plain", at_least=True, slack=-0.001, method=SAMPLED),
-        against("AUROC: that of the ensemble", "auroc", "ensemble", at_least=True, method=DEFAULT),
-        against("the same, sampled", "auroc", "ensemble", at_least=True, method=SAMPLED),
-        against("the same, of the last layer alone", "auroc", "ensemble", at_least=True, method=LAST_LAYER),
-        against(
-            "the same by mutual information", "auroc_mutual_information", "ensemble", at_least=True, method=LAST_LAYER
-        ),
-        against("NLL: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=DEFAULT),
-        against("NLL: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False, method=DEFAULT),
-        against("NLL sampled: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=SAMPLED),
-        memory("bytes: share of KFAC's", "inf activation", "kfac isotropic", 1 / 6),
-        memory("the same in bfloat16", "inf activation, bfloat16", "kfac isotropic", 1 / 6),
-        memory("the same as bytes", "inf activation, uint8", "kfac isotropic", 1 / 6),
-        against("NLL as bytes: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES_LINEAR),
-        against("the same: EFB's", "nll", "efb-paper isotropic mc validation", at_least=False, method=BYTES_LINEAR),
-        against("the same, sampled: KFAC's", "nll", "kfac isotropic mc validation", at_least=False, method=BYTES),
-    )
+    name = "cifar10"
+    summary = "A small VGG with batch norm trained on CIFAR-10, and asked about SVHN."
+    reproduces = "the CIFAR-10 part of the tables of classification and of complexity"
+    last_layer = "15"
+    paper = PUBLISHED
+    targets = CIFAR10_TARGETS
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ClassificationSettings:
         if quick:
-            return ClassificationSettings(
-                train=1_000,
-                validation=200,
-                curvature=200,
-                test=300,
-                unknown=200,
-                networks=2,
-                epochs=2,
-                samples=4,
-                tuning_samples=3,
-                swag_snapshots=4,
-                search_trials=3,
-                methods=("inf activation:16 mc validation", "kfac isotropic mc evidence", "swag"),
-                repeated=("inf activation:16 mc validation",),
-            )
+            return quick_settings(("swag",))
         if full:
-            return ClassificationSettings(
+            return full_settings(
+                MEASURED,
                 train=45_000,
                 validation=5_000,
                 curvature=45_000,
-                test=10_000,
                 unknown=5_000,
-                networks=15,
                 epochs=60,
                 cosine=True,
-                samples=100,
-                tuning_samples=30,
                 swag_epochs=20,
-                search_trials=300,
-                methods=MEASURED,
-                repeated=MEASURED,
             )
         return ClassificationSettings(
             train=15_000,
@@ -122,7 +60,7 @@ alone is better than the ensemble."""
             samples=10,
             search_trials=12,
             methods=MEASURED,
-            repeated=(DEFAULT, SAMPLED, "kfac isotropic mc validation", LAST_LAYER),
+            repeated=(DEFAULT, SAMPLED, KFAC, LAST_LAYER),
         )
 
     def network(self) -> nn.Module:
@@ -130,24 +68,23 @@ alone is better than the ensemble."""
         return small_vgg().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def parts(self, settings: ClassificationSettings) -> Parts:
-        whole, test, digits = cifar10.load("train"), cifar10.load("test"), svhn.load()
-
-        def scaled(images: Images) -> Tensor:
-            return images.scaled(cifar10.MEAN, cifar10.STD)
-
-        def seen(images: Images) -> tuple[Tensor, Tensor]:
-            return central_crop(scaled(images)).contiguous(memory_format=torch.channels_last), images.labels
-
-        order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(settings.seed))
-        trained = whole[: settings.train]
-        return Parts(
-            train=(scaled(trained), trained.labels),
-            validation=seen(whole[len(whole) - settings.validation :]),
-            curvature=seen(whole[: settings.curvature]),
-            test=seen(test[torch.arange(settings.test) * len(test) // settings.test]),
-            unknown=seen(digits[order[: settings.unknown]])[0],
+        return Parts.cut(
+            cifar10.load("train"),
+            cifar10.load("test"),
+            svhn.load(),
+            settings,
+            test_view=_cropped,
+            training_view=_scaled,
             augment=augment,
         )
+
+
+def _scaled(images: Images) -> Tensor:  # -> (N, 3, 32, 32)
+    return images.scaled(cifar10.MEAN, cifar10.STD)
+
+
+def _cropped(images: Images) -> Tensor:  # -> (N, 3, 24, 24)
+    return central_crop(_scaled(images)).contiguous(memory_format=torch.channels_last)
 
 
 EXPERIMENT = CIFAR10()

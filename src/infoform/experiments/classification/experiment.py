@@ -1,9 +1,8 @@
 """Known and unknown images, with one set of hyperparameters: what MNIST/notMNIST and CIFAR-10/SVHN share.
 
-A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
-its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16x30 mc validation 0`: the prior knows 16
-directions of each layer's inputs, and has a strength of 30 (1 if not said). The structure `last-layer` is `inf` of the
-last layer alone, `inf@uint8` is stored as bytes. Tuning is by
+A piece is `network 0` (training), `curvature 0` (one fit, from which all structures are taken), or a method (method.py)
+on one of the networks, say `inf activation:16x30 mc validation 0`: a prior whose strength is not said has a strength of
+1. The structure `last-layer` is `inf` of the last layer alone. Tuning is by
 
 validation   NLL of held-out training data (τ alone)
 evidence     Laplace's evidence (τ alone, no data)
@@ -14,21 +13,24 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import infoform
 from infoform.baselines import SWAG, Baseline, Ensemble, MCDropout
-from infoform.experiments.base import Experiment, Settings
+from infoform.data.images import Images, spaced
+from infoform.experiments.base import Experiment, Settings, choosing_pieces
 from infoform.experiments.classification.charts import draw
 from infoform.experiments.classification.measures import complexity, measures, spectra
+from infoform.experiments.classification.methods import WEAK_SAMPLED
 from infoform.experiments.classification.page import body
 from infoform.experiments.classification.targets import Target
+from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Augment, Shuffled, Trained, Training, train
 from infoform.experiments.search.line_search import find_least_nll, find_minimum
 from infoform.metrics import ece, nll
@@ -36,7 +38,9 @@ from infoform.priors import Activation
 from infoform.records.study_result import Result
 
 Data = tuple[Tensor, Tensor]  # images, classes
-KEPT = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
+View = Callable[[Images], Tensor]  # pictures as a network takes them
+LAST_LAYER = "last-layer"  # the name of a method: `inf` of the last layer alone
+MEASURED_BYTES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")  # structures
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,41 @@ class ClassificationSettings(Settings):
     swag_snapshots: int = 20
     swag_learning_rate: float = 0.01
     search_trials: int = 18
-    methods: tuple[str, ...] = ()  # for the first network
-    repeated: tuple[str, ...] = ()  # for the others
+    methods: tuple[str, ...] = choosing_pieces(())  # keys, for the first network
+    repeated: tuple[str, ...] = choosing_pieces(())  # for the others
+
+
+def quick_settings(baselines: Sequence[str]) -> ClassificationSettings:
+    """Return the sizes of a quick look: two networks, two posteriors and these baselines."""
+    return ClassificationSettings(
+        train=1_000,
+        validation=200,
+        curvature=200,
+        test=300,
+        unknown=200,
+        networks=2,
+        epochs=2,
+        samples=4,
+        tuning_samples=3,
+        swag_snapshots=4,
+        search_trials=3,
+        methods=(WEAK_SAMPLED, "kfac isotropic mc evidence", *baselines),
+        repeated=(WEAK_SAMPLED,),
+    )
+
+
+def full_settings(methods: tuple[str, ...], **sizes: Any) -> ClassificationSettings:
+    """Return settings with as many networks, samples and trials as the paper has, and all methods on every network."""
+    return ClassificationSettings(
+        test=10_000,
+        networks=15,
+        samples=100,
+        tuning_samples=30,
+        search_trials=300,
+        methods=methods,
+        repeated=methods,
+        **sizes,
+    )
 
 
 @dataclass(frozen=True)
@@ -77,16 +114,43 @@ class Parts:
     unknown: Tensor
     augment: Augment | None = None
 
+    @classmethod
+    def cut(
+        cls,
+        whole: Images,
+        test: Images,
+        unknown: Images,
+        settings: ClassificationSettings,
+        *,
+        test_view: View,
+        training_view: View | None = None,
+        augment: Augment | None = None,
+    ) -> "Parts":
+        """Cut the parts of a run out of a data set's training and test part, and of another data set.
+
+        Pictures are as `test_view` gives them, those of the training before they are augmented as `training_view` does.
+        """
+
+        def seen(images: Images, view: View = test_view) -> Data:
+            return view(images), images.labels
+
+        order = torch.randperm(len(unknown), generator=torch.Generator().manual_seed(settings.seed))
+        return cls(
+            train=seen(whole[: settings.train], training_view or test_view),
+            validation=seen(whole[len(whole) - settings.validation :]),
+            curvature=seen(whole[: settings.curvature]),
+            test=seen(test[spaced(len(test), settings.test)]),
+            unknown=test_view(unknown[order[: settings.unknown]]),
+            augment=augment,
+        )
+
 
 class Classification(Experiment[ClassificationSettings]):
     """A network trained on known classes, and everything that predicts with it."""
 
-    last_layer: ClassVar[str]
-    paper: ClassVar[Mapping[str, tuple[float, float]]]  # method -> ECE, entropy on unknown data
-    targets: ClassVar[Sequence[Target]]
-    remarks: ClassVar[str] = ""  # what a reader should know of how the sizes were chosen
-    packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn")
-    choices: ClassVar[tuple[str, ...]] = ("methods", "repeated")
+    last_layer: str  # its name in the network
+    paper: Mapping[str, tuple[float, float]]  # method -> published ECE, and entropy on unknown data
+    targets: Sequence[Target]
 
     @abstractmethod
     def network(self) -> nn.Module:
@@ -96,24 +160,21 @@ class Classification(Experiment[ClassificationSettings]):
     def parts(self, settings: ClassificationSettings) -> Parts:
         """Read the data."""
 
-    def pieces(self, settings: ClassificationSettings) -> Sequence[str]:
-        keys = []
-        for seed in range(settings.networks):
-            chosen = settings.methods if seed == 0 else settings.repeated
-            keys += [f"{work} {seed}" for work in ("network", "curvature", "plain", *chosen)]
-        return [*keys, "ensemble 0"]
-
-    def needs(self, key: str, settings: ClassificationSettings) -> Sequence[str]:
-        *work, seed = key.split()
-        if work == ["network"]:
-            return ()
-        if work == ["ensemble"]:
-            return [f"network {number}" for number in range(settings.networks)]
-        return [f"network {seed}"] if len(work) == 1 else [f"network {seed}", f"curvature {seed}"]
+    def pieces(self, settings: ClassificationSettings) -> Mapping[str, Sequence[str]]:
+        networks = [Method("network", network=number).key for number in range(settings.networks)]
+        needs: dict[str, Sequence[str]] = {}
+        for number, network in enumerate(networks):
+            curvature, plain = (Method(name, network=number).key for name in ("curvature", "plain"))
+            needs |= {network: (), curvature: (network,), plain: (network,)}
+            for key in settings.methods if number == 0 else settings.repeated:
+                method = replace(Method.parse(key), network=number)
+                needs[method.key] = (network, curvature) if method.is_laplace else (network,)
+        return {**needs, Method("ensemble", network=0).key: networks}
 
     def run_piece(self, key: str, settings: ClassificationSettings, *, cache: Path) -> dict[str, Any]:
-        *work, last = key.split()
-        run = Run(self, settings, cache, int(last))
+        method = Method.parse(key)
+        assert method.network is not None
+        run = Run(self, settings, cache, method.network)
         table: dict[str, Callable[[], dict[str, Any]]] = {
             "network": run.network_piece,
             "curvature": run.curvature_piece,
@@ -122,10 +183,10 @@ class Classification(Experiment[ClassificationSettings]):
             "mc-dropout": run.dropout_piece,
             "swag": run.swag_piece,
         }
-        return table[work[0]]() if len(work) == 1 else run.laplace_piece(*work)
+        return run.laplace_piece(method) if method.is_laplace else table[method.name]()
 
     def page(self, result: Result) -> str:
-        return body(self.name, result, paper=self.paper, targets=self.targets, remarks=self.remarks)
+        return body(self.name, result, paper=self.paper, targets=self.targets, remarks=result.notes)
 
     def charts(self, result: Result, folder: Path) -> None:
         draw(self.name, result, folder)
@@ -133,16 +194,16 @@ class Classification(Experiment[ClassificationSettings]):
 
 @dataclass(frozen=True)
 class Run:
-    """The work on one network of a run."""
+    """The work on one network of a run; what a piece uses several times is read once."""
 
     experiment: Classification
     settings: ClassificationSettings
     cache: Path
     seed: int
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
-        return _read_parts(self.experiment, self.settings)
+        return self.experiment.parts(self.settings)
 
     def trained(self, seed: int) -> Trained:
         """Return a network of this run, trained or read from the cache."""
@@ -176,7 +237,7 @@ class Run:
         laplace = self.laplace(fresh=True)
         seconds = time.perf_counter() - begun
         stored = {}
-        for structure in KEPT:
+        for structure in MEASURED_BYTES:
             for prior in ("isotropic", "activation"):
                 stored[f"{structure} {prior}"] = laplace.posterior(structure=structure, prior=prior).nbytes
         for storage in ("bfloat16", "uint8"):
@@ -191,7 +252,22 @@ class Run:
 
     def laplace(self, *, fresh: bool = False) -> infoform.Laplace:
         """Return the fit of this network, from the cache where it is there; it serves all structures."""
-        return _fitted(self, self.trained(self.seed).network, fresh=fresh)
+        s, network = self.settings, self.trained(self.seed).network
+        path = self.cache / f"{self.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{self.seed}.safetensors"
+        if path.exists() and not fresh:
+            return infoform.load(path, network)
+        laplace = infoform.Laplace(
+            network,
+            "classification",
+            rank=s.rank,
+            prior_rank=s.prior_rank,
+            statistics="all",
+            block_limit=1,  # no exact blocks
+            seed=self.seed,
+        )
+        laplace.fit(batches(self.parts.curvature), progress=False)
+        laplace.save(path, curvature=True)
+        return laplace
 
     def baseline_piece(self, baseline: Baseline, samples: int | None = None) -> dict[str, Any]:
         begun = time.perf_counter()
@@ -231,16 +307,18 @@ class Run:
         found["seconds"]["fit"] = trained
         return found | {"swa": self.baseline_piece(Ensemble.of([swag.network], "classification"))}
 
-    def laplace_piece(self, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
-        laplace = self.last_layer() if structure == "last-layer" else self.laplace()
-        name, _, known = prior.partition(":")
-        rank, _, strength = known.partition("x")
-        form, _, storage = structure.partition("@")
-        options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form}
-        options["prior"] = Activation(strength=float(strength or 1)) if name == "activation" else name
-        options["prior_rank"] = int(rank) if rank else None
-        if storage:
-            options["storage"] = storage
+    def laplace_piece(self, method: Method) -> dict[str, Any]:
+        """Return the measures of a tuned posterior, what it was tuned to, and what it cost."""
+        laplace = self.last_layer() if method.name == LAST_LAYER else self.laplace()
+        kind, tuning = str(method.kind), method.tuning
+        prior = Activation(strength=method.prior_strength or 1.0) if method.prior == "activation" else method.prior
+        options: dict[str, Any] = {
+            "structure": "inf" if method.name == LAST_LAYER else method.name,
+            "prior": prior,
+            "prior_rank": method.prior_rank,
+        }
+        if method.storage is not None:
+            options["storage"] = method.storage
 
         def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:
             posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
@@ -274,6 +352,7 @@ class Run:
         return {**measures(known, targets, unknown), **facts}
 
     def last_layer(self) -> infoform.Laplace:
+        """Return a fit of the network's last layer alone."""
         laplace = infoform.Laplace(
             self.trained(self.seed).network,
             "classification",
@@ -297,38 +376,6 @@ class Run:
         tried = [[count, tau, min(score(tau, count), 1e6)] for count, tau in pairs]
         count, tau, _ = min(tried, key=lambda one: one[2])
         return count, tau, tried
-
-
-@lru_cache(maxsize=1)
-def _read_parts(experiment: Classification, settings: ClassificationSettings) -> Parts:
-    return experiment.parts(settings)
-
-
-_LAST: dict[Path, infoform.Laplace] = {}  # the last fit: read once for the many pieces of a network
-
-
-def _fitted(run: Run, network: nn.Module, *, fresh: bool) -> infoform.Laplace:
-    s = run.settings
-    path = run.cache / f"{run.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{run.seed}.safetensors"
-    if path in _LAST and not fresh:
-        return _LAST[path]
-    if path.exists() and not fresh:
-        laplace = infoform.load(path, network)
-    else:
-        laplace = infoform.Laplace(
-            network,
-            "classification",
-            rank=s.rank,
-            prior_rank=s.prior_rank,
-            statistics="all",
-            block_limit=1,  # no exact blocks
-            seed=run.seed,
-        )
-        laplace.fit(batches(run.parts.curvature), progress=False)
-        laplace.save(path, curvature=True)
-    _LAST.clear()
-    _LAST[path] = laplace
-    return laplace
 
 
 def batches(data: Data | Tensor, size: int = 100) -> list[Any]:

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from infoform.experiments.classification.targets import DEFAULT, WIDE, Target
+from infoform.experiments.classification.methods import DEFAULT, WIDE
+from infoform.experiments.classification.targets import Target
+from infoform.experiments.method import Method
 from infoform.pages.markdown import mean_std, table
 from infoform.records.study_result import Result
 
@@ -50,7 +52,7 @@ def collect(result: Result) -> dict[str, list[Row]]:
     """Return the measures of every method, a row for each network."""
     rows: dict[str, list[Row]] = {}
     for key, piece in result.pieces.items():
-        method, _, _ = key.rpartition(" ")
+        method = Method.parse(key).of_any_network.key
         if "accuracy" in piece:
             rows.setdefault(method, []).append(piece)
         if "swa" in piece:
@@ -60,13 +62,13 @@ def collect(result: Result) -> dict[str, list[Row]]:
 
 def title(method: str, result: Result | None = None) -> str:
     """Return how a table calls a method."""
-    words = method.split()
-    if len(words) == 1:
-        return NAMES.get(method, method)
-    structure, prior, kind, _ = words
-    shown, _, known = prior.partition(":")
-    about = f" ({known.replace('x', ' × ')})" if known else ""
-    return f"`{structure}`, {shown}{about}, `{kind}`"
+    m = Method.parse(method)
+    if not m.is_laplace:
+        return NAMES.get(m.name, m.name)
+    structure = m.name if m.storage is None else f"{m.name}@{m.storage}"
+    strength = "" if m.prior_strength is None else f" × {m.prior_strength:g}"
+    about = "" if m.prior_rank is None else f" ({m.prior_rank}{strength})"
+    return f"`{structure}`, {m.prior}{about}, `{m.kind}`"
 
 
 def _sizes(result: Result) -> str:
@@ -88,7 +90,7 @@ all methods, the others some."""
 
 
 def _table(rows: Mapping[str, list[Row]], tuning: str) -> str:
-    chosen = {m: r for m, r in rows.items() if (len(m.split()) == 1 and tuning == "validation") or m.endswith(tuning)}
+    chosen = {m: r for m, r in rows.items() if (Method.parse(m).tuning or "validation") == tuning}
     cells = []
     for method, found in chosen.items():
         row = [title(method)]
@@ -184,7 +186,7 @@ def _costs(rows: Mapping[str, list[Row]], result: Result) -> str:
         stored = found[0].get("bytes")
         cells.append(
             [
-                f"{title(method)}{', by ' + method.split()[3] if len(method.split()) > 1 else ''}",
+                f"{title(method)}{f', by {tuning}' if (tuning := Method.parse(method).tuning) else ''}",
                 *(f"{value:.0f}" if value else "–" for value in seconds.values()),
                 "–" if stored is None else f"{stored / 1e6:.1f}",
             ]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,10 +54,9 @@ class TimeSettings(Settings):
 class Time(Experiment[TimeSettings]):
     """A piece is the samples or the fits of a network, or its fit by EFB."""
 
-    name: ClassVar[str] = "time"
-    summary: ClassVar[str] = "Time of a weight sample and of the information matrix for five ImageNet networks."
-    reproduces: ClassVar[str] = "the two tables of wall-clock times on ImageNet networks (supplement)"
-    packages: ClassVar[tuple[str, ...]] = ("pytorchcv", "pillow")
+    name = "time"
+    summary = "Time of a weight sample and of the information matrix for five ImageNet networks."
+    reproduces = "the two tables of wall-clock times on ImageNet networks (supplement)"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> TimeSettings:
         if quick:

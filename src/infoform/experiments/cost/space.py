@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,10 +46,9 @@ class SpaceSettings(Settings):
 class Space(Experiment[SpaceSettings]):
     """A piece is a network."""
 
-    name: ClassVar[str] = "space"
-    summary: ClassVar[str] = "Numbers and bytes of posteriors over the weights of five ImageNet networks."
-    reproduces: ClassVar[str] = "the table of space complexity on ImageNet networks"
-    packages: ClassVar[tuple[str, ...]] = ("pytorchcv", "pillow")
+    name = "space"
+    summary = "Numbers and bytes of posteriors over the weights of five ImageNet networks."
+    reproduces = "the table of space complexity on ImageNet networks"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> SpaceSettings:
         if quick:

@@ -9,7 +9,7 @@ have their trained weights; both see the same photographs.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,10 +42,9 @@ class SpectraSettings(Settings):
 class Spectra(Experiment[SpectraSettings]):
     """A piece is a network."""
 
-    name: ClassVar[str] = "spectra"
-    summary: ClassVar[str] = "Eigenvalues of the information matrices of eight ImageNet networks."
-    reproduces: ClassVar[str] = "the figure of eigenvalue histograms (supplement)"
-    packages: ClassVar[tuple[str, ...]] = ("pytorchcv", "pillow", "matplotlib")
+    name = "spectra"
+    summary = "Eigenvalues of the information matrices of eight ImageNet networks."
+    reproduces = "the figure of eigenvalue histograms (supplement)"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> SpectraSettings:
         if quick:

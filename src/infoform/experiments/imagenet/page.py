@@ -6,6 +6,7 @@ from typing import Any
 
 from infoform.experiments.classification.page import COLUMNS, NAMES, title
 from infoform.experiments.imagenet.networks import NETWORKS
+from infoform.experiments.method import Method
 from infoform.pages.markdown import table
 from infoform.records.study_result import Result
 
@@ -16,6 +17,7 @@ are scored on few held-out images, the better ones on more.""",
     "validation": "τ of the least NLL of held-out images, N as many images as the network was trained on.",
     "evidence": "τ of the largest evidence, N the same; no held-out images.",
 }
+HELD_OUT = ("search", "validation")  # tunings that need held-out images
 UNSURE = 0.95  # temperatures below which a network is less sure than it is right
 
 
@@ -25,10 +27,10 @@ def page(name: str, result: Result) -> str:
         "## What was run",
         _sizes(result),
         "## One network",
-        _table({m: r for m, r in rows.items() if len(m.split()) == 1}),
+        _table({m: r for m, r in rows.items() if not Method.parse(m).is_laplace}),
     ]
     for tuning, text in TUNINGS.items():
-        chosen = {method: row for method, row in rows.items() if method.endswith(tuning)}
+        chosen = {method: row for method, row in rows.items() if Method.parse(method).tuning == tuning}
         if chosen:
             pairs = result.settings["rounds"][0][0]
             parts += [f"## Posteriors, by {tuning}", text.format(pairs=pairs), _table(chosen)]
@@ -103,7 +105,8 @@ def _table(rows: Mapping[str, Row]) -> str:
 
 
 def _verdict(rows: Mapping[str, Row], result: Result) -> str:
-    tuned = {m: r for m, r in rows.items() if m.split()[-1] in ("search", "validation") and m.split()[2] == "mc"}
+    methods = {method: Method.parse(method) for method in rows}
+    tuned = {m: r for m, r in rows.items() if methods[m].tuning in HELD_OUT and methods[m].kind == "mc"}
     plain, lines = rows["plain"], []
     for measure, name, largest in (("nll", "NLL", False), ("ece", "ECE", False), ("auroc", "AUROC", True)):
         order = sorted(tuned, key=lambda method: tuned[method][measure], reverse=largest)
@@ -126,7 +129,7 @@ answers less sure, so the best that tuning can find is one so narrow that it cha
         text += f"""
 
 The paper's correction D is negative, and set to 0, for {clipped:.0%} of the weights; ours never is."""
-    wide = [m for m, r in rows.items() if m.endswith("evidence") and r["accuracy"] < plain["accuracy"] - 0.1]
+    wide = [m for m, r in rows.items() if methods[m].tuning == "evidence" and r["accuracy"] < plain["accuracy"] - 0.1]
     if wide:
         text += f""" Evidence makes posteriors too wide here: {", ".join(map(_title, wide))} lose accuracy."""
     lost = {method: row["not_finite"] for method, row in rows.items() if row.get("not_finite", 0) > 0}
@@ -138,7 +141,7 @@ The paper's correction D is negative, and set to 0, for {clipped:.0%} of the wei
 
 def _pictures(name: str, rows: Mapping[str, Row]) -> str:
     shown = {"reliability": "Reliability", "entropy": "Entropy of known and unknown pictures"}
-    if any(method.endswith("search") for method in rows):
+    if any(Method.parse(method).tuning == "search" for method in rows):
         shown["search"] = "NLL over searched pairs (N, τ), first round; crosses: more than twice the least"
     return "\n\n".join(f"![{text}](../images/{name}-{what}.png)" for what, text in shown.items())
 

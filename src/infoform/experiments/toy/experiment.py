@@ -62,7 +62,6 @@ class Toy(Experiment[BandSettings]):
     name = "toy"
     summary = "Predictive bands of every method on a toy regression, beside Hamiltonian Monte Carlo."
     reproduces = "the figure of the toy regression (section 5), and three of the supplement"
-    packages = ("numpyro", "jax")
 
     def settings(self, *, quick: bool = False, full: bool = False) -> BandSettings:
         return BandSettings(hmc_samples=600, hmc_chains=2, hmc_warmup=300, bbb_steps=2000) if quick else BandSettings()

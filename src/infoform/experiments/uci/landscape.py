@@ -52,7 +52,6 @@ class UciLandscape(Experiment[LandscapeSettings]):
     name = "uci-landscape"
     summary = "Test log-likelihood over the plane of (N, τ), by sampled weights, on nine UCI sets."
     reproduces = "the figures of hyperparameter landscapes (supplement)"
-    packages = ("matplotlib",)
 
     def settings(self, *, quick: bool = False, full: bool = False) -> LandscapeSettings:
         if quick:
