@@ -24,6 +24,12 @@ class Eigenbasis:
     core_pairs: Tensor | None = None  # (2, M): rows and columns of the pairs that are measured together
     core: Tensor | None = None  # (M, M): E Σ_v z zᵀ, with z the entries of U_Gᵀ ∇ U_A at those pairs
 
+    @property
+    def total_energy(self) -> float:
+        """Return Σ Λ plus all of the residual, in float64: the trace of the layer's information matrix."""
+        left_out = 0.0 if self.residual is None else float(self.residual.double().sum())
+        return float(self.eigenvalues.double().sum()) + left_out
+
 
 def check_moment(matrix: Tensor, *, name: str) -> Tensor:  # (n, m) -> ()
     """Return the largest number of a layer's statistics, in float64, or raise if they overflow."""

@@ -23,10 +23,9 @@ from infoform.data import imagenet
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import sampling_time_page as time_page
 from infoform.experiments.cost.space import PAPER_FORM
-from infoform.experiments.networks.architectures import ARCHITECTURES, build, calibrate_norms
-from infoform.posteriors import Efb, Kfac, LayerPosterior
+from infoform.experiments.cost.stand_ins import stand_in
+from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
 from infoform.posteriors.network_posterior import Posterior
-from infoform.priors import LayerPrior
 from infoform.records.study_result import Result
 
 FITS: dict[str, dict[str, Any]] = {  # label -> options of Laplace
@@ -69,9 +68,8 @@ class Time(Experiment[TimeSettings]):
 
     def run_piece(self, key: str, settings: TimeSettings, *, cache: Path) -> dict[str, Any]:
         network, work = key.split()
-        model = build(network, seed=settings.seed)
         x = imagenet.load(0, classes=settings.images, size=settings.size).scaled(imagenet.MEAN, imagenet.STD)
-        calibrate_norms(model, x)
+        model = build_for(network, x, seed=settings.seed)
         batches = list(x.split(settings.batch))
         with one_thread():
             if work == "samples":
@@ -89,11 +87,10 @@ def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings
     options: dict[str, Any] = {"structure": "inf", "rank": settings.rank, "prior": "activation"}
     laplace = infoform.Laplace(model, "classification", **options, seed=settings.seed)
     laplace.fit(batches, progress=False)
-    kfac, efb = stand_ins(laplace)
     posteriors = {
         "diag": laplace.posterior(structure="diag", prior="isotropic"),
-        "kfac": kfac,
-        "efb": efb,
+        "kfac": stand_in(model, "kfac"),
+        "efb": stand_in(model, "efb-paper"),
         "inf-paper": laplace.posterior(structure="inf", prior="isotropic", **PAPER_FORM),
         "inf": laplace.posterior(structure="inf", prior="isotropic"),
         "inf, activation prior": laplace.posterior(),
@@ -104,20 +101,6 @@ def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings
         return lambda: posterior.sample(1, generator=generator)
 
     return {name: draws(posterior) for name, posterior in posteriors.items()}
-
-
-def stand_ins(laplace: infoform.Laplace) -> tuple[Posterior, Posterior]:
-    """Return KFAC and EFB with random matrices in place of factors and of eigenvectors, and of eigenvalues."""
-    generator = torch.Generator().manual_seed(0)
-    kfac: dict[str, LayerPosterior] = {}
-    efb: dict[str, LayerPosterior] = {}
-    for name, layer in laplace.layers.items():
-        outputs, inputs = layer.shape
-        u_a, u_g = (torch.rand(size, size, generator=generator) / size for size in (inputs, outputs))
-        a, g = (torch.eye(len(one)) + (one + one.T) / 2 for one in (u_a, u_g))
-        kfac[name] = Kfac(LayerPrior(1.0), 1.0, a, g, "factored")
-        efb[name] = Efb(LayerPrior(1.0), 1.0, u_a, u_g, torch.rand(outputs, inputs, generator=generator))
-    return Posterior(kfac), Posterior(efb)
 
 
 def fits(

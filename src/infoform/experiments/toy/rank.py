@@ -6,7 +6,7 @@ The paper's INF is measured as printed, and with its diagonal clipped at 0, with
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,20 @@ from torch import Tensor
 
 import infoform
 from infoform.experiments.base import Experiment
+from infoform.experiments.estimator import Estimator
 from infoform.experiments.toy import rank_page as toy_rank_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network
 from infoform.records.study_result import Result
 
-FIXED = {"Diag": "diag", "KFAC": "kfac", "EFB": "efb-paper"}  # whatever the rank; KFAC without a prior is OKF
-RANKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "INF": ("inf-paper", {"clip": False}),
-    "INF clipped": ("inf-paper", {}),
-    "ours": ("inf", {}),
+FIXED: Mapping[str, Estimator] = {  # whatever the rank; KFAC without a prior is OKF
+    "Diag": Estimator("diag"),
+    "KFAC": Estimator("kfac"),
+    "EFB": Estimator("efb-paper"),
+}
+RANKED: Mapping[str, Estimator] = {
+    "INF": Estimator("inf-paper", clip=False),
+    "INF clipped": Estimator("inf-paper"),
+    "ours": Estimator("inf"),
 }
 FIRST = "0"  # name of the first layer
 
@@ -52,21 +57,17 @@ class ToyRank(Experiment[RankSettings]):
         seed = settings.seed + int(key)
         model, (x, y) = toy_network(settings, seed), toy_data(settings, seed)
         laplace = exact_fit(model, x, y, noise=1.0)
-        reference = _information(laplace, "full", {})
-        size = len(reference)
-        fixed = {label: errors(_information(laplace, structure, {}), reference) for label, structure in FIXED.items()}
-        ranked = {
-            label: [
-                errors(_information(laplace, structure, {**options, "rank": rank}), reference)
-                for rank in range(1, size + 1)
-            ]
-            for label, (structure, options) in RANKED.items()
+        reference = _information(laplace, Estimator("full"))
+        ranks = range(1, len(reference) + 1)
+        matrices = {
+            label: [_information(laplace, replace(estimator, rank=rank)) for rank in ranks]
+            for label, estimator in RANKED.items()
         }
-        lowest = {
-            label: [_lowest(laplace, structure, {**options, "rank": rank}) for rank in range(1, size + 1)]
-            for label, (structure, options) in RANKED.items()
+        return {
+            "fixed": {label: errors(_information(laplace, one), reference) for label, one in FIXED.items()},
+            "ranked": {label: [errors(one, reference) for one in found] for label, found in matrices.items()},
+            "lowest": {label: [_lowest(one) for one in found] for label, found in matrices.items()},
         }
-        return {"fixed": fixed, "ranked": ranked, "lowest": lowest}
 
     def page(self, result: Result) -> str:
         return toy_rank_page.page(result)
@@ -85,14 +86,13 @@ def errors(found: Tensor, reference: Tensor) -> list[float]:
     ]
 
 
-def _information(laplace: infoform.Laplace, structure: str, options: Mapping[str, Any]) -> Tensor:  # (G * A, G * A)
-    posterior = laplace.posterior(structure=structure, prior_precision=0.0, num_data=1.0, **options)
-    return posterior.layers[FIRST].dense()
+def _information(laplace: infoform.Laplace, estimator: Estimator) -> Tensor:  # (G * A, G * A)
+    return estimator.posterior(laplace, prior_precision=0.0, num_data=1.0).layers[FIRST].dense()
 
 
-def _lowest(laplace: infoform.Laplace, structure: str, options: Mapping[str, Any]) -> float:
+def _lowest(information: Tensor) -> float:  # (P, P)
     """Return the least eigenvalue over the largest."""
-    values = torch.linalg.eigvalsh(_information(laplace, structure, options))
+    values = torch.linalg.eigvalsh(information)
     return float(values[0] / values[-1])
 
 
