@@ -1,6 +1,6 @@
 """What the API reference reads from the source besides docstrings.
 
-A field or property says its shape behind a `#`. A function with the name of its module (`infoform.planner.plan`) is known
+A field or property says its shape behind a `#`. A function with the name of its module is known
 by its full path here, since one name cannot be both.
 """
 

@@ -32,7 +32,7 @@ from infoform.data import mnist
 from infoform.likelihoods import get_likelihood
 from infoform.network.batches import read_batch
 from infoform.network.capture import Call, capturing
-from infoform.posteriors import Inf
+from infoform.posteriors import InfPosterior
 
 ROOT = Path(__file__).parent
 RESULTS, PAGE = ROOT / "results" / "large_layers.json", ROOT.parent / "docs" / "large-layers.md"
@@ -84,7 +84,7 @@ class Exact:
         inner = float((values * ((self.g @ u).square().T @ (self.a @ v).square())).sum()) / len(self.a)
         return self.error(float(values.square().sum()), inner, expanded_diagonal(v, u, values))
 
-    def inf(self, layer: Inf) -> float:
+    def inf(self, layer: InfPosterior) -> float:
         """P = D + C Cᵀ with C = S U_T L: |P|² = |D|² + 2 tr(D C Cᵀ) + |CᵀC|²."""
         u, v = layer.gradient_vectors.double(), layer.input_vectors.double()
         (rows, columns), root, rest = layer.indices, layer._root.double(), layer.remainder.double()
@@ -137,7 +137,7 @@ def layer_errors(model: nn.Module, batches: Batches, options: dict[str, Any], ex
     errors = {}
     for name, one in exact.items():
         layer, curvature = posterior[name], laplace.curvature[name]
-        if isinstance(layer, Inf):
+        if isinstance(layer, InfPosterior):
             errors[name] = one.inf(layer)
         elif structure == "kfac":
             errors[name] = one.kfac(curvature)

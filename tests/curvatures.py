@@ -1,12 +1,18 @@
 """Curvatures of imaginary layers, made naively from random inputs and output gradients."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import Eigenbasis
+from infoform.posteriors import STRUCTURES
+
+POSTERIORS: dict[str, Any] = {
+    name: structure.posterior for name, structure in STRUCTURES.items()
+}  # with from_curvature
 
 
 def random_gradients(

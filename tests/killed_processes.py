@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from infoform import Laplace
+from flat import flat_laplace
 from processes import batches_of, make_data, make_model
 
 
@@ -24,7 +24,7 @@ def fit(rank: int, folder: Path, name: str, **options: Any) -> None:
     store = f"file://{folder / f'store {name}'}"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=timedelta(seconds=120))
     batches = batches_of(make_data(121))
-    laplace = Laplace(make_model(), "classification", rank=7)
+    laplace = flat_laplace(make_model(), "classification", rank=7)
     laplace.fit(batches[:9] if rank else batches[9:], progress=False, **options)
     laplace.save(folder / f"{name}.safetensors", curvature=True)
     dist.destroy_process_group()

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from flat import flat_laplace
 from infoform import Laplace, plan
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.example_selection import WHOLE
@@ -56,7 +57,7 @@ def make_sure() -> tuple[nn.Module, TensorDataset]:
 
 def make_laplace(model: nn.Module, **options: Any) -> Laplace:
     given: dict[str, Any] = {"rank": 20, "prior": "activation", "seed": 2} | options
-    return Laplace(model, "classification", **given)
+    return flat_laplace(model, "classification", **given)
 
 
 def too_little(laplace: Laplace) -> int:

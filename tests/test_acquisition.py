@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import infoform
 from dense import assert_close
+from flat import flat_laplace
 from infoform.acquisition import SCORES, condition
 from infoform.likelihoods import LIKELIHOODS, Classification, MultiLabel, Regression
 
@@ -30,7 +31,7 @@ def fitted(likelihood: str = "regression", *, outputs: int = 2, layers: int = 2)
         "classification": torch.arange(40) % outputs,
         "multilabel": (normal(40, outputs, seed=1) > 0).double(),
     }[likelihood]
-    laplace = infoform.Laplace(model, likelihood, structure="full", fisher="exact")
+    laplace = flat_laplace(model, likelihood, structure="full", fisher="exact")
     laplace.fit([(inputs, targets)], progress=False)
     laplace.prior_precision = 2.0
     return laplace

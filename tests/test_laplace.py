@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.posteriors import PRESETS, STRUCTURES
 
 Data = list[tuple[Tensor, Tensor]]
@@ -26,7 +27,7 @@ def make_data() -> Data:
 
 
 def fitted(**options: Any) -> infoform.Laplace:
-    return infoform.Laplace(make_model(), "classification", **options).fit(make_data(), progress=False)
+    return flat_laplace(make_model(), "classification", **options).fit(make_data(), progress=False)
 
 
 def test_fit_returns_the_object_and_sets_the_number_of_examples() -> None:
@@ -51,9 +52,9 @@ def test_regression_information_is_scaled_by_the_noise() -> None:
     model = make_model()
     torch.manual_seed(2)
     data = [(torch.randn(30, 5).double(), torch.randn(30, 3).double())]
-    one = infoform.Laplace(model, infoform.Regression(noise=1.0), structure="diag", fisher="exact")
-    half = infoform.Laplace(model, infoform.Regression(noise=0.5), structure="diag", fisher="exact")
-    free = infoform.Laplace(model, "regression", structure="diag", fisher="exact").fit(data, progress=False)
+    one = flat_laplace(model, infoform.Regression(noise=1.0), structure="diag", fisher="exact")
+    half = flat_laplace(model, infoform.Regression(noise=0.5), structure="diag", fisher="exact")
+    free = flat_laplace(model, "regression", structure="diag", fisher="exact").fit(data, progress=False)
     first = one.fit(data, progress=False).posterior(prior_precision=0).layers["0"].diagonal()
     assert_close(half.fit(data, progress=False).posterior(prior_precision=0).layers["0"].diagonal(), 4 * first)
     residual = (model(data[0][0]) - data[0][1]).detach()
@@ -134,7 +135,7 @@ def test_a_new_fit_replaces_the_old_one_and_a_failed_one_does_not() -> None:
 )
 def test_wrong_settings_are_refused_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        infoform.Laplace(make_model(), "classification", **options)
+        flat_laplace(make_model(), "classification", **options)
 
 
 def test_wrong_objects_are_refused_at_once() -> None:
@@ -280,7 +281,7 @@ def test_bad_loaders_are_refused() -> None:
     with pytest.raises(TypeError, match="a batch must be a tensor"):
         laplace.fit([3], progress=False)
     with pytest.raises(ValueError, match="fisher='empirical' needs targets"):
-        infoform.Laplace(make_model(), "classification", fisher="empirical").fit([make_data()[0][0]], progress=False)
+        flat_laplace(make_model(), "classification", fisher="empirical").fit([make_data()[0][0]], progress=False)
     with pytest.raises(ValueError, match="fitting the noise needs targets"):
         infoform.Laplace(make_model(), "regression").fit([make_data()[0][0]], progress=False)
 

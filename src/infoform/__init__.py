@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from infoform.laplace import Laplace, load
     from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
     from infoform.network.coverage import Coverage
+    from infoform.options import FitOptions
     from infoform.planner import plan
     from infoform.planning.plan import Plan
-    from infoform.posteriors import LayerPosterior
+    from infoform.posteriors import Diag, Efb, Full, Inf, Kfac, LayerPosterior, Structure, get_structure
     from infoform.posteriors.network_posterior import Posterior
     from infoform.prediction import Prediction
     from infoform.priors import Activation, Isotropic, LayerPrior, Prior
@@ -28,9 +29,10 @@ _HOMES = {
     "laplace": ("Laplace", "load"),
     "likelihoods": ("Classification", "Likelihood", "MultiLabel", "Regression"),
     "network.coverage": ("Coverage",),
+    "options": ("FitOptions",),
     "planner": ("plan",),
     "planning.plan": ("Plan",),
-    "posteriors": ("LayerPosterior",),
+    "posteriors": ("Diag", "Efb", "Full", "Inf", "Kfac", "LayerPosterior", "Structure", "get_structure"),
     "posteriors.network_posterior": ("Posterior",),
     "prediction": ("Prediction",),
     "priors": ("Activation", "Isotropic", "LayerPrior", "Prior"),
@@ -56,7 +58,13 @@ __all__ = [
     "Classification",
     "Coverage",
     "Curvature",
+    "Diag",
+    "Efb",
+    "FitOptions",
+    "Full",
+    "Inf",
     "Isotropic",
+    "Kfac",
     "Laplace",
     "LayerPosterior",
     "LayerPrior",
@@ -67,10 +75,12 @@ __all__ = [
     "Prediction",
     "Prior",
     "Regression",
+    "Structure",
     "Trial",
     "__version__",
     "acquire",
     "draw_landscape",
+    "get_structure",
     "load",
     "plan",
 ]

@@ -2,21 +2,20 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import asdict, replace
+from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from infoform.common import files as storage
+from infoform.common import files
 from infoform.common.bytes import read_bytes
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.processes import Processes
 from infoform.common.progress import progress_bar
 from infoform.curvature.curvature import Curvature, Fit
-from infoform.curvature.request import ALL_STATISTICS, CHUNK_BYTES, StatisticsRequest
-from infoform.defaults import default_prior
+from infoform.deprecated_keywords import read_keywords
 from infoform.fitted import Fitted
 from infoform.fitting.checkpoint import Checkpoint
 from infoform.fitting.fit import fit_curvature
@@ -26,9 +25,11 @@ from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.network.batches import device_of, read_inputs
 from infoform.network.coverage import Coverage, describe, find_layers
 from infoform.network.sharding import distributed_sampler, unwrap
-from infoform.options import Rank, Settings
+from infoform.options import FitOptions, Settings
+from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
 from infoform.planning.plan import Plan
-from infoform.posteriors import STRUCTURES, LayerPosterior
+from infoform.planning.target import PlanTarget
+from infoform.posteriors import LayerPosterior, Structure
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.over_loader import predict_all, warn_if_worse
 from infoform.predicting.predictor import PredictOptions, Predictor
@@ -45,13 +46,28 @@ from infoform.tuning.search import Trial
 class Laplace:
     """A Gaussian posterior over the weights of a trained network, by Laplace's approximation.
 
-    The model is never changed. `structure` is one of "inf", "diag", "kfac", "efb", "full", or a preset of the paper
-    ("inf-paper", "efb-paper", "okf-paper"); `rank` is the number of eigenpairs kept in a layer (a layer that has
-    fewer keeps all), or their share as a float up to 1. `prior` is "isotropic", "activation" or a `Prior`; where it is
-    not given, "activation" for the structure "inf" of a classifier and "isotropic" for all else (see defaults.py).
-    `autocast="bfloat16"` runs the forward passes of a fit in it; `chunk` is the memory for the gradients of single
-    examples, of which a fit holds more at a time where it is larger. `statistics="all"` collects in `fit` what every
-    structure and prior needs, so that `posterior` can give each.
+    The model is never changed.
+
+    Args:
+        model: A trained network.
+        likelihood: "classification", "regression", "multilabel", or a `Likelihood`.
+        structure: "inf", "diag", "kfac", "efb", "full", a form of the paper ("inf-paper", "efb-paper", "okf-paper"), or
+            an object with options of its own such as `infoform.Inf(rank=200)`.
+        prior: "isotropic", "activation", or an object such as `infoform.Activation(rank=16)`. Where it is not given,
+            "activation" for the structure "inf" of a classifier, and "isotropic" for all else.
+        layers: Names of layers, or patterns as "head.*", that get a posterior; all that have a rule where not given.
+        fit_options: How the curvature is measured: `infoform.FitOptions(...)`.
+        seed: Of sampled labels, sampled weights and sketches.
+        deprecated: Options of structure, prior and fit one by one, as they were given before these were objects.
+
+    Raises:
+        TypeError: If the model is no module, or an option is unknown.
+        ValueError: If an option has a value that it cannot have, or no layer of the model has a rule.
+
+    Example:
+        >>> laplace = infoform.Laplace(model, "classification").fit(train_loader)
+        >>> prediction = laplace.predict(images)
+        >>> prediction.probs, prediction.epistemic
     """
 
     def __init__(
@@ -59,63 +75,36 @@ class Laplace:
         model: nn.Module,
         likelihood: str | Likelihood,
         *,
-        structure: str = "inf",
-        rank: Rank = 100,
-        basis: str = "gradient",
-        support: str = "top",
-        correction: str = "scaled",
-        core: str = "full",
-        damping: str = "factored",
-        basis_size: int | str | None = "auto",
-        basis_data: float = 1.0,
-        basis_floor: float = 0.1,
-        storage: str | None = None,
+        structure: str | Structure = "inf",
         prior: str | Prior | None = None,
-        prior_rank: int = 8,
-        fisher: str = "mc",
-        fisher_samples: int = 1,
         layers: Sequence[str] | None = None,
-        statistics: str = "needed",
-        block_limit: int = 4096,
-        autocast: str | None = None,
-        chunk: int | str = CHUNK_BYTES,
+        fit_options: FitOptions | None = None,
         seed: int = 0,
+        **deprecated: Any,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
         model = unwrap(model)
-        self.settings = Settings(
-            structure=structure,
-            rank=rank,
-            basis=basis,
-            support=support,
-            correction=correction,
-            core=core,
-            damping=damping,
-            storage=storage,
-            basis_size=basis_size,
-            basis_data=basis_data,
-            basis_floor=basis_floor,
-            fisher=fisher,
-            fisher_samples=fisher_samples,
-            layers=layers,
-            statistics=statistics,
-            block_limit=block_limit,
-            prior_rank=prior_rank,
-            autocast=autocast,
-            chunk=chunk,
-            seed=seed,
+        own, prior, options, shared, prior_rank = read_keywords(
+            structure, prior, fit_options or FitOptions(), deprecated, caller="Laplace", stacklevel=3
         )
+        self.settings = Settings(own, options, layers, prior_rank, seed, shared)
         self.model = model
         self.likelihood = get_likelihood(likelihood)
         self.layers, self._fixed = find_layers(model, layers)
         self.num_data: float | None = None
         self.noise: float | None = None
-        self.prior = get_prior(default_prior(structure, self.likelihood) if prior is None else prior)
+        self.prior = get_prior(own.default_prior(self.likelihood) if prior is None else prior)
         self._default_prior = prior is None
         self._built: Fitted | None = None
+        self._present: _Present | None = None
         self._warned = False
         self.trials: list[Trial] = []
+
+    @property
+    def structure(self) -> Structure:
+        """Return the structure of the posterior, with its options."""
+        return self.settings.structure
 
     def fit(
         self,
@@ -129,27 +118,40 @@ class Laplace:
         offload: str | torch.device | PathLike[str] | None = None,
         progress: bool = True,
     ) -> "Laplace":
-        """Measure the curvature on the loader's data: (input, target) tuples, dicts, or inputs alone.
+        """Measure the curvature on the training data.
 
         Dropout is off and batch-norm in evaluation mode, whatever mode the model is in; afterwards all is as found.
-        `update=True` adds the data to what was fitted before, in the basis found then: information adds up.
-        `checkpoint` is a folder in which the fit writes its sums every so many seconds; started again with the same
-        arguments after it was killed or stopped by Ctrl-C, it goes on from there, and removes the file when it is done.
         Where torch.distributed is initialised, all processes fit together, each with its own part of the data.
-        `max_memory` ("2GB", or bytes) is what the fit may take beside model and data: layers are fitted in groups that
-        it holds, with passes of their own over the data. `device` is where the work is done, and `offload` a device, or
-        a folder, that takes what has been measured; both are the model's device where not given.
+
+        Args:
+            loader: Gives batches: (input, target) tuples, dicts, or inputs alone.
+            update: Add the data to what was fitted before, in the basis found then: information adds up.
+            checkpoint: A folder in which the fit writes its sums; started again with the same arguments after it was
+                killed or stopped by Ctrl-C, it goes on from there, and removes the file when it is done.
+            checkpoint_every: Seconds between two writes.
+            max_memory: What the fit may take beside model and data ("2GB", or bytes): layers are fitted in groups that
+                it holds, with passes of their own over the data.
+            device: Where the work is done; the model's device where not given.
+            offload: A device, or a folder, that takes what has been measured; the model's device where not given.
+            progress: Whether a bar is shown.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: If data, outputs or targets are not as the likelihood needs them; what was fitted before stays.
+
+        Example:
+            >>> laplace.fit(train_loader, checkpoint="runs/fit.part")
         """
-        structure, options = self.settings.resolve(None, {})
-        request = ALL_STATISTICS if self.settings.statistics == "all" else STRUCTURES[structure].request(options)
-        if structure == "full":
-            self._check_blocks()
-        previous = replace(self._fitted().fit, curvature=self.curvature) if update else None
+        settings = self.settings
+        shapes = {name: layer.shape for name, layer in self.layers.items()}
+        settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
         how: dict[str, Any] = {
-            "request": request | StatisticsRequest(inputs=self.prior.needs_inputs),
-            "settings": self.settings.for_fit(),
+            "request": self._plan_target().request(),
+            "settings": settings.for_fit(),
             "place": Placement.of(self.model, device=device, offload=offload),
-            "previous": previous,
+            "previous": replace(self._fitted().fit, curvature=self.curvature) if update else None,
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             "progress": progress,
         }
@@ -159,7 +161,7 @@ class Laplace:
             budget = read_bytes(max_memory)
             fit = fit_in_groups(self.model, loader, self.likelihood, self.layers, max_memory=budget, **how)
         noise = self.likelihood.fitted_noise(fit.summary)
-        self._built = Fitted(fit)
+        self._built, self._present = Fitted(fit, settings.prior_rank), None
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
         return self
 
@@ -187,41 +189,67 @@ class Laplace:
         num_data: float | None = None,
         prior: str | Prior | None = None,
         prior_rank: int | None = None,
-        structure: str | None = None,
+        structure: str | Structure | None = None,
         **options: Any,
     ) -> Posterior:
         """Return the posterior for these hyperparameters; the object's own where not given.
 
-        Another structure has its own default prior, unless one was given. `prior`, `structure` and its options may
-        differ from the object's, where the fit has collected what they need; `prior_rank` may be lower.
+        The object's own posterior is built once, and again only when one of its hyperparameters has changed.
+
+        Args:
+            prior_precision: τ, one number or one for each layer.
+            num_data: N, the number of examples that the posterior stands for.
+            prior: Another prior; another structure has its own default prior, unless one was given.
+            prior_rank: Fewer eigenpairs of the inputs than the fit kept for the prior.
+            structure: Another structure than the object's own, where the fit has collected what it needs.
+            options: Options of the structure that differ, such as `rank=50`.
+
+        Returns:
+            The posterior of all layers.
+
+        Raises:
+            ValueError: If the fit did not collect what structure or prior need.
+            TypeError: If the structure has no such option.
+
+        Example:
+            >>> sharper = laplace.posterior(prior_precision=100.0)
+            >>> laplace.predict(images, posterior=sharper)
         """
-        built = self._fitted()
-        chosen = self._prior_of(structure)
-        if prior is not None and not isinstance(prior, Prior):
-            chosen = self._named_prior(prior)
-        if isinstance(prior, Prior):
-            chosen = prior
+        fitted = self._fitted()
+        given = (prior_precision, num_data, prior, prior_rank, structure)
+        if not options and all(one is None for one in given):
+            return self._present_posterior(fitted)
+        chosen = self._chosen_prior(prior, structure)
         if prior_precision is not None:
             chosen = chosen.with_precision(prior_precision)
-        count = self.num_data if num_data is None else num_data
-        assert count is not None
-        if not 0 < count < math.inf:
-            raise ValueError(f"num_data must be positive and finite, got {count}.")
-        count = count * self.likelihood.information_scale(self.noise, self.settings.fisher)
-        layers = {}
-        for name, layer in built.layers(self.settings, structure, options).items():
-            own = built.prior(chosen, name, self.settings, num_data=count, rank=prior_rank)
-            layers[name] = layer.with_prior(own, count)
-        return Posterior(layers)
+        count = self._information_count(num_data)
+        return fitted.posterior(
+            self.settings.resolve(structure, options), chosen, num_data=count, prior_rank=prior_rank
+        )
 
     def log_evidence(
         self,
         *,
         prior_precision: float | Mapping[str, float] | None = None,
-        structure: str | None = None,
+        structure: str | Structure | None = None,
         **options: Any,
     ) -> float:
-        """Return Laplace's log marginal likelihood of the fitted data; models and priors can be compared by it."""
+        """Return Laplace's log marginal likelihood of the fitted data; models and priors can be compared by it.
+
+        Args:
+            prior_precision: τ, one number or one for each layer; the object's own where not given.
+            structure: Another structure than the object's own.
+            options: Options of the structure that differ.
+
+        Returns:
+            The log evidence, in nats.
+
+        Raises:
+            ValueError: If the data were fitted without targets.
+
+        Example:
+            >>> laplace.log_evidence(prior_precision=10.0) - laplace.log_evidence(prior_precision=1.0)
+        """
         log_likelihood = self.likelihood.log_likelihood(self._fitted().fit.summary, self.noise)
         posterior = self.posterior(prior_precision=prior_precision, structure=structure, **options)
         return log_evidence(log_likelihood, posterior, self.layers)
@@ -230,6 +258,8 @@ class Laplace:
         self,
         val_loader: Iterable[Any] | None = None,
         *,
+        structure: str | Structure | None = None,
+        prior: str | Prior | None = None,
         objective: str | None = None,
         per_layer: bool = False,
         noise: str = "residuals",
@@ -244,57 +274,110 @@ class Laplace:
         path: str | PathLike[str] | None = None,
         progress: bool = True,
     ) -> "Laplace":
-        """Set τ (and, by a search, N) to the best found.
+        """Set τ (and, by a search, N) to the best found: by evidence, or on validation data where these are given.
 
-        Without `val_loader`: by evidence, with one τ or one for each layer (`per_layer=True`), and with
-        `noise="evidence"` also the free noise of a regression, which otherwise stays. With it: a search over
-        pairs (N, τ) within the given ranges, scored by `objective` ("nll", "ece" or "brier") of predictions of this
-        `kind`; `method` is "grid", "random" or "optuna", `path` a JSON file that keeps every trial and resumes.
-        The trials are in `self.trials` afterwards.
+        Args:
+            val_loader: Data that the network was not trained on. Without it τ is found by evidence.
+            structure: Tune, and have from now on, another structure that the fit has collected the statistics of.
+            prior: Tune, and have from now on, another prior.
+            objective: What a trial on validation data is scored by: "nll", "ece" or "brier".
+            per_layer: By evidence, one τ for each layer.
+            noise: "evidence" tunes the free noise of a regression, too; "residuals" leaves it.
+            method: "grid", "random" or "optuna".
+            trials: How many pairs (N, τ) are tried.
+            prior_precision: Range of τ that is searched.
+            num_data: Range of N that is searched; the number of fitted examples where not given.
+            kind: How trials predict, as for `predict`; so do `samples`, `link` and `seed`.
+            samples: Number of draws.
+            link: How uncertain logits become probabilities.
+            seed: Of the draws, the same in every trial.
+            path: A JSON file that keeps every trial, and that a search goes on from.
+            progress: Whether a bar is shown.
+
+        Returns:
+            This object; `trials` has all trials of a search.
+
+        Raises:
+            ValueError: If the validation data have no targets, or an argument has a value that it cannot have.
+
+        Example:
+            >>> laplace.tune(val_loader)
+            >>> laplace.prior_precision, laplace.num_data
         """
-        self._fitted()
+        fitted = self._fitted()
         check_choice("noise", noise, ("residuals", "evidence"))
+        chosen, own = self._chosen_prior(prior, structure), self.settings.resolve(structure)
         if val_loader is None:
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
-            self._tune_by_evidence(per_layer, free_noise=noise == "evidence")
-            return self
-        check_choice("noise (with val_loader)", noise, ("residuals",))
-        examples = float(self._fitted().fit.summary.num_examples)
-        how = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
-        prior = self.prior.tuned(by_evidence=False)
-        self.trials, best = search_on_validation(
-            ValidationData.read(val_loader, seed=how.seed),
-            lambda count, tau: self._predictor(self.posterior(prior=prior.with_precision(tau), num_data=count)),
-            how,
-            noise=self.noise,
-            objective=objective or "nll",
-            method=method,
-            trials=trials,
-            num_data=(examples, examples) if num_data is None else num_data,
-            prior_precision=prior_precision,
-            path=path,
-            settings={
-                "posterior": asdict(self.settings),
-                "prior": {"name": prior.name, **prior.with_precision(1.0).settings()},
-                "model": storage.fingerprint(self.model),
-                "examples": examples,
-            },
-            progress=progress,
-        )
-        self.prior, self.num_data = prior.with_precision(best.prior_precision), best.num_data
+            self._tune_by_evidence(own, chosen, per_layer, free_noise=noise == "evidence")
+        else:
+            check_choice("noise (with val_loader)", noise, ("residuals",))
+            examples = float(fitted.fit.summary.num_examples)
+            options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
+            chosen = chosen.tuned(by_evidence=False)
+            self.trials, best = search_on_validation(
+                ValidationData.read(val_loader, seed=options.seed),
+                lambda count, tau: self._predictor(
+                    self.posterior(structure=own, prior=chosen.with_precision(tau), num_data=count)
+                ),
+                options,
+                noise=self.noise,
+                objective=objective or "nll",
+                method=method,
+                trials=trials,
+                num_data=(examples, examples) if num_data is None else num_data,
+                prior_precision=prior_precision,
+                path=path,
+                settings={
+                    "posterior": replace(self.settings, structure=own).flat(),
+                    "prior": {"name": chosen.name, **chosen.with_precision(1.0).settings()},
+                    "model": files.fingerprint(self.model),
+                    "examples": examples,
+                },
+                progress=progress,
+            )
+            self.prior, self.num_data = chosen.with_precision(best.prior_precision), best.num_data
+        self.settings = replace(self.settings, structure=own)
+        self._default_prior = self._default_prior and prior is None
         return self
 
     def shrink(self, memory: int | str) -> Plan:
-        """Set the ranks that keep most within this memory ("48MB", say), and return the plan that chose them."""
-        from infoform.planner import plan  # which knows this class
+        """Set the ranks that keep most within this memory, and return the plan that chose them.
 
+        Args:
+            memory: Bytes, or a size such as "48MB".
+
+        Returns:
+            The plan, which prints as a table.
+
+        Raises:
+            ValueError: If the memory holds not even rank 1 in every layer, or the structure has no rank.
+
+        Example:
+            >>> print(laplace.shrink("2MB"))
+        """
         self._fitted()
-        chosen = plan(self, memory=memory)
-        self.settings = replace(self.settings, rank=chosen.ranks)
+        chosen = self._plan(structure=None, budget=read_bytes(memory))
+        self.settings = replace(self.settings, structure=self.structure.with_options(rank=chosen.ranks))
         return chosen
 
     def sample(self, n: int, *, seed: int | None = None) -> dict[str, Tensor]:
-        """Draw n sets of weights, by parameter name, (n, *shape) each; for `torch.func.functional_call`."""
+        """Draw sets of weights.
+
+        Args:
+            n: How many.
+            seed: Of the draws; the object's own where not given.
+
+        Returns:
+            Weights by parameter name, (n, *shape) each; for `torch.func.functional_call`.
+
+        Raises:
+            ValueError: If n is no positive whole number.
+
+        Example:
+            >>> weights = {name: drawn[0] for name, drawn in laplace.sample(1).items()}
+            >>> outputs = torch.func.functional_call(model, weights, (images,))
+        """
         check_whole("n", n)
         generator = torch.Generator().manual_seed(self.settings.seed if seed is None else seed)
         return self.weights(self.posterior().sample(n, generator=generator))
@@ -309,16 +392,30 @@ class Laplace:
         seed: int | None = None,
         posterior: Posterior | None = None,
     ) -> Prediction:
-        """Return the prediction for a batch of inputs: a tensor, a tuple of arguments, or a dict of them.
+        """Return the prediction for a batch of inputs.
 
-        `kind` is "linear" (closed form), "mc" (networks with sampled weights) or "linear-mc" (both; for many outputs);
-        `link` turns the uncertain logits of "linear" into probabilities: "mc" (the mean over draws), "probit" or
-        "bridge". `posterior` is
-        another than the object's own, as `posterior(structure=...)` gives it.
+        Args:
+            x: A tensor, a tuple of the model's arguments, or a dict of them.
+            kind: "linear" (closed form), "mc" (networks with sampled weights) or "linear-mc" (both; for many outputs).
+            samples: Number of draws.
+            link: How the uncertain logits of "linear" become probabilities: "mc" (the mean over draws), "probit" or
+                "bridge".
+            seed: Of the draws; the object's own where not given.
+            posterior: Another posterior than the object's own, as `posterior(structure=...)` gives it.
+
+        Returns:
+            Probabilities or means, and how uncertain they are.
+
+        Raises:
+            ValueError: If the batch is empty, or an argument has a value that it cannot have.
+
+        Example:
+            >>> prediction = laplace.predict(images)
+            >>> prediction.labels, prediction.confidence
         """
-        how = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
+        options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
-        prediction = self._predictor(posterior).predict(batch, how, noise=self.noise)
+        prediction = self._predictor(posterior).predict(batch, options, noise=self.noise)
         self._warned = self._warned or warn_if_worse(kind, prediction, None)
         return prediction
 
@@ -337,25 +434,54 @@ class Laplace:
     ) -> tuple[Prediction, Tensor | None]:
         """Return one prediction for all of a loader's data, and its targets where it gives any.
 
-        Every batch sees the same sampled networks. `prediction.columns()` makes a table of it. With `gather`, each
-        process of torch.distributed predicts its part, and all return the whole; done where the loader has a
-        DistributedSampler, if not said otherwise. `keep` is called with every batch, and returns its place: what was
-        kept of it from an earlier call, or where to keep it now (see kept.py).
+        Every batch sees the same sampled networks. `prediction.columns()` makes a table of it.
+
+        Args:
+            loader: Gives batches of inputs, with or without targets.
+            kind: As for `predict`; so are `samples`, `link`, `seed` and `posterior`.
+            samples: Number of draws.
+            link: How uncertain logits become probabilities.
+            seed: Of the draws.
+            posterior: Another posterior than the object's own.
+            gather: Whether each process of torch.distributed predicts its part, and all return the whole; done where
+                the loader has a DistributedSampler, if not said otherwise.
+            keep: Called with every batch; returns what was kept of it from an earlier call, or where to keep it now.
+            progress: Whether a bar is shown.
+
+        Returns:
+            The prediction, and the targets or None.
+
+        Raises:
+            ValueError: If the loader gives no examples.
+
+        Example:
+            >>> prediction, targets = laplace.predict_loader(test_loader)
+            >>> infoform.metrics.evaluate(prediction, targets)
         """
-        how = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
+        options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
             tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
             sampler = distributed_sampler(loader)
             gather = sampler is not None if gather is None else gather
             predictor = self._predictor(posterior)
             prediction, targets = predict_all(
-                predictor, loader, how, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
+                predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
             )
         self._warned = self._warned or warn_if_worse(kind, prediction, targets)
         return prediction, targets
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
-        """Return the model's parameters, by name, at these deviations from the trained ones."""
+        """Return the model's parameters, by name, at these deviations from the trained ones.
+
+        Args:
+            deviations: By layer, as `posterior().sample(...)` gives them.
+
+        Returns:
+            Parameters by their names in the model.
+
+        Example:
+            >>> laplace.weights(laplace.posterior().sample(3))
+        """
         weights: dict[str, Tensor] = {}
         for name, deviation in deviations.items():
             mean = self.layers[name].mean
@@ -363,35 +489,54 @@ class Laplace:
         return weights
 
     def coverage(self) -> Coverage:
-        """Say, for every parameter of the model, whether it has a posterior, or why it is held fixed."""
-        structures = dict.fromkeys(self.layers, (self.settings.structure, ""))
+        """Say, for every parameter of the model, whether it has a posterior, or why it is held fixed.
+
+        Returns:
+            One row for every parameter; prints as a table.
+
+        Example:
+            >>> print(laplace.coverage())
+        """
+        label = self.structure.label
+        structures = dict.fromkeys(self.layers, (label, ""))
         fixed = dict(self._fixed)
         if self._built is not None:
-            built = self._built.layers(self.settings)
-            structures = {name: (self.settings.structure, layer.note) for name, layer in built.items()}
+            layers = self._built.layers(self.structure)
+            structures = {name: (label, layer.note) for name, layer in layers.items()}
             fixed |= self._built.fit.unreached
         return describe(self.model, self.layers, fixed, structures)
 
     def save(self, path: str | PathLike[str], *, curvature: bool = False) -> None:
-        """Write the posterior to a safetensors file; with `curvature=True` also all that was measured.
+        """Write the posterior to a safetensors file.
 
         Of several processes of torch.distributed, which hold the same, the first one writes.
+
+        Args:
+            path: The file; it appears when it is complete.
+            curvature: Whether all that was measured is written, too: for other structures, updates and plans later.
+
+        Raises:
+            ValueError: If the curvature is not here to be saved.
+            FileNotFoundError: If the folder does not exist.
+
+        Example:
+            >>> laplace.save("posterior.safetensors")
         """
-        built = self._fitted()
+        fitted = self._fitted()
         if Processes.running().rank > 0:
             return
-        if curvature and not built.fit.curvature:
+        if curvature and not fitted.fit.curvature:
             raise ValueError("the curvature is not here to be saved: this posterior was loaded from a file without it.")
         assert self.num_data is not None
-        layers = built.layers(self.settings)
-        inputs = {name: built.spectrum(name, self.settings) for name in layers} if self.prior.needs_inputs else {}
+        layers = fitted.layers(self.structure)
+        inputs = {name: fitted.spectrum(name) for name in layers} if self.prior.needs_inputs else {}
         archive = Archive(
-            self.settings, self.likelihood, self.prior, self.num_data, self.noise, built.fit, layers, inputs
+            self.settings, self.likelihood, self.prior, self.num_data, self.noise, fitted.fit, layers, inputs
         )
         tensors, metadata = pack(archive, curvature=curvature)
-        metadata |= {"model": type(self.model).__name__, "fingerprint": storage.fingerprint(self.model)}
+        metadata |= {"model": type(self.model).__name__, "fingerprint": files.fingerprint(self.model)}
         metadata["default_prior"] = self._default_prior
-        storage.write_file(path, tensors, metadata)
+        files.write_file(path, tensors, metadata)
 
     @classmethod
     def load(
@@ -400,35 +545,78 @@ class Laplace:
         model: nn.Module,
         *,
         likelihood: Likelihood | None = None,
+        prior: Prior | None = None,
+        structure: Structure | None = None,
         strict: bool = True,
     ) -> "Laplace":
-        """Return the saved posterior on its model; an error says what differs if the model is another one.
+        """Return the saved posterior on its model.
 
-        `strict=False` accepts a model with the same parameters but other values (one cast to another dtype, say);
-        `likelihood` is needed only where the saved one is not among infoform's own.
+        Args:
+            path: A file that `save` wrote.
+            model: The network it was fitted to; an error says what differs if it is another one.
+            likelihood: Needed only where the saved one is not among infoform's own; so are `prior`, whose τ is that of
+                the file, and `structure`.
+            prior: A prior of your own.
+            structure: A structure of your own.
+            strict: False accepts a model with the same parameters but other values (one cast to another dtype, say).
+
+        Returns:
+            An object that predicts as the saved one did.
+
+        Raises:
+            ValueError: If the file is damaged, not infoform's, or of another model.
+            FileNotFoundError: If there is no such file.
+
+        Example:
+            >>> laplace = infoform.load("posterior.safetensors", model)
         """
         model = unwrap(model)
-        tensors, saved = storage.read_file(path, device=device_of(model))
-        storage.check_fingerprint(saved["fingerprint"], model, strict=strict)
-        archive = unpack(tensors, saved, likelihood)
-        laplace = cls(model, archive.likelihood, prior=archive.prior, **vars(archive.settings))
+        tensors, saved = files.read_file(path, device=device_of(model))
+        files.check_fingerprint(saved["fingerprint"], model, strict=strict)
+        archive = unpack(tensors, saved, likelihood=likelihood, prior=prior, structure=structure)
+        settings = archive.settings
+        laplace = cls(
+            model, archive.likelihood, structure=settings.structure, prior=archive.prior, layers=settings.layers
+        )
+        laplace.settings = settings
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
-        laplace._built = Fitted.loaded(archive.fit, archive.settings, archive.layers, archive.inputs)
+        laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs)
         laplace._default_prior = saved["default_prior"]
         return laplace
+
+    def prior_bytes(self, name: str, structure: str | Structure | None = None) -> int:
+        """Return what the prior stores for a layer of a fitted model."""
+        prior = self._chosen_prior(None, structure)
+        return self._fitted().prior(prior, name, num_data=1.0).nbytes if prior.needs_inputs else 0
+
+    def _present_posterior(self, fitted: Fitted) -> Posterior:
+        """Return the posterior of the object's own hyperparameters, built when one of them has changed."""
+        key = (fitted, self.structure, self.prior, self.num_data, self.noise)
+        if self._present is None or not all(a is b or a == b for a, b in zip(self._present.key, key, strict=True)):
+            count = self._information_count(None)
+            self._present = _Present(key, fitted.posterior(self.structure, self.prior, num_data=count))
+        return self._present.posterior
+
+    def _information_count(self, num_data: float | None) -> float:
+        """Return N times the factor from the information at σ = 1 to that at the present noise."""
+        count = self.num_data if num_data is None else num_data
+        assert count is not None
+        if not 0 < count < math.inf:
+            raise ValueError(f"num_data must be positive and finite, got {count}.")
+        return count * self.likelihood.information_scale(self.noise, self.settings.fit.fisher)
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
 
-    def _tune_by_evidence(self, per_layer: bool, *, free_noise: bool) -> None:
-        built = self._fitted()
-        layers, summary = built.layers(self.settings), built.fit.summary
-        own = self.prior.tuned(by_evidence=True)
+    def _tune_by_evidence(self, structure: Structure, prior: Prior, per_layer: bool, *, free_noise: bool) -> None:
+        fitted = self._fitted()
+        layers, summary = fitted.layers(structure), fitted.fit.summary
+        own = prior.tuned(by_evidence=True)
 
         def build(name: str, precision: float, noise: float | None) -> LayerPosterior:
-            count = summary.num_examples * self.likelihood.information_scale(noise, self.settings.fisher)
-            prior = built.prior(own.with_precision(precision), name, self.settings, num_data=count)
-            return layers[name].with_prior(prior, count)
+            count = summary.num_examples * self.likelihood.information_scale(noise, self.settings.fit.fisher)
+            layer_prior = fitted.prior(own.with_precision(precision), name, num_data=count)
+            return layers[name].with_prior(layer_prior, count)
 
         found = maximise_evidence(
             build,
@@ -441,22 +629,41 @@ class Laplace:
         self.prior, self.noise = own.with_precision(found.prior_precision), found.noise
         self.num_data = float(summary.num_examples)
 
-    def _prior_of(self, structure: str | None) -> Prior:
-        """Return the prior that goes with a structure: the object's own, or the default of another structure."""
-        if structure is None or not self._default_prior:
-            return self.prior
-        return self._named_prior(default_prior(structure, self.likelihood))
+    def _chosen_prior(self, prior: str | Prior | None, structure: str | Structure | None) -> Prior:
+        """Return the prior asked for, or that goes with a structure: the object's own, or the default of another."""
+        if isinstance(prior, Prior):
+            return prior
+        if prior is None:
+            if structure is None or not self._default_prior:
+                return self.prior
+            prior = self.settings.resolve(structure).default_prior(self.likelihood)
+        return self.prior if prior == self.prior.name else get_prior(prior).with_precision(self.prior.precision)
 
-    def _named_prior(self, name: str) -> Prior:
-        """Return the prior of that name with the object's τ: the object's own, if that is its name."""
-        return self.prior if name == self.prior.name else get_prior(name).with_precision(self.prior.precision)
+    def _plan(self, *, structure: str | Structure | None, budget: int | None, max_rank: int = MAX_RANK) -> Plan:
+        """Return the plan of what was fitted."""
+        own, device = self.settings.resolve(structure), device_of(self.model)
+        if budget is None:
+            return plan_posterior(own, self.posterior(structure=structure).layers, self.curvature, device=device)
+        return plan_ranks(
+            own,
+            self.curvature,
+            budget=budget,
+            prior_bytes=lambda name: self.prior_bytes(name, structure),
+            device=device,
+            max_rank=max_rank,
+        )
 
-    def prior_bytes(self, name: str, structure: str | None = None) -> int:
-        """Return what the prior stores for a layer of a fitted model."""
-        prior = self._prior_of(structure)
-        if not prior.needs_inputs:
-            return 0
-        return self._fitted().prior(prior, name, self.settings, num_data=1.0).nbytes
+    def _plan_target(self) -> PlanTarget:
+        settings = self.settings
+        return PlanTarget(
+            self.model,
+            self.layers,
+            self.likelihood,
+            settings.structure,
+            self.prior,
+            settings.for_fit(),
+            settings.fit.statistics == "all",
+        )
 
     @property
     def _fit(self) -> Fit | None:
@@ -469,19 +676,15 @@ class Laplace:
             )
         return self._built
 
-    def _check_blocks(self) -> None:
-        limit = self.settings.block_limit
-        for layer in self.layers.values():
-            size = layer.shape[0] * layer.shape[1]
-            if size > limit:
-                raise ValueError(
-                    f"structure='full' holds layers of at most block_limit={limit} weights, "
-                    f"got {size} in layer '{layer.name}'; leave it out with layers=, raise block_limit "
-                    f"({8 * size**2 / 2**30:.3g} GiB in float64), or use another structure."
-                )
-
 
 load = Laplace.load
+
+
+class _Present(NamedTuple):
+    """The posterior of the present hyperparameters, and what these were."""
+
+    key: tuple[Any, ...]
+    posterior: Posterior
 
 
 def _checkpoint(folder: str | PathLike[str], every: float) -> Checkpoint:

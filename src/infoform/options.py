@@ -1,66 +1,67 @@
-"""The settings of a posterior: checked once, when they are given, and saved with it."""
+"""What `Laplace` is told besides model, likelihood and prior: checked once, when it is given, and saved with it."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
 
 from infoform.common.bytes import read_bytes
 from infoform.common.checks import check_choice, check_whole
-from infoform.curvature.curvature import Curvature
-from infoform.curvature.eigenbasis import SUPPORTS
-from infoform.curvature.request import BASES, FitSettings
+from infoform.curvature.request import CHUNK_BYTES, FitSettings
 from infoform.likelihoods import FISHER_KINDS
-from infoform.posteriors import CORES, CORRECTIONS, DAMPINGS, PRESETS, STRUCTURES
+from infoform.posteriors import PRESETS, Inf, Kfac, Structure, get_structure
 
 AUTOCASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-STORAGES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "uint8": torch.uint8}
-Rank = int | float | Mapping[str, int]
+PRIOR_RANK = 8  # eigenpairs of a layer's inputs that a fit keeps for a prior which says no number
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What `Laplace` is told besides model, likelihood and prior."""
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How the curvature is measured.
 
-    structure: str
-    rank: Rank
-    basis: str
-    support: str
-    correction: str
-    core: str
-    damping: str
-    storage: str | None
-    basis_size: int | str | None
-    basis_data: float
-    fisher: str
-    fisher_samples: int
-    layers: Sequence[str] | None
-    statistics: str
-    block_limit: int
-    prior_rank: int
-    autocast: str | None
-    chunk: int | str
-    seed: int
-    basis_floor: float = 0.1  # files of earlier versions do not have it
+    Args:
+        fisher: "mc" (labels drawn from the network), "exact" (all classes) or "empirical" (the data's labels).
+        fisher_samples: Labels drawn for each example, with "mc".
+        statistics: "needed" collects what the structure and the prior need; "all" what every one of them needs, so
+            that `Laplace.posterior` can give each.
+        basis_size: Leading columns kept of each basis; "auto" for as many as the rank needs, None for all.
+        basis_data: Share of the batches that bases are found from.
+        basis_floor: Share of the examples' mean energy below which an example counts for the diagonal alone.
+        block_limit: Weights of the largest layer whose exact block is kept.
+        input_rank: Eigenpairs of each layer's inputs that are kept for priors; where not given as many as the prior
+            asks for, or 8.
+        autocast: "bfloat16" or "float16" runs the forward passes in it.
+        chunk: Memory for the gradients of single examples; more of them are held at a time where it is larger.
+
+    Raises:
+        ValueError: If an option has a value that it cannot have.
+
+    Example:
+        >>> options = infoform.FitOptions(fisher="exact", statistics="all")
+        >>> laplace = infoform.Laplace(model, "classification", fit_options=options)
+    """
+
+    fisher: str = "mc"
+    fisher_samples: int = 1
+    statistics: str = "needed"
+    basis_size: int | str | None = "auto"
+    basis_data: float = 1.0
+    basis_floor: float = 0.1
+    block_limit: int = 4096
+    input_rank: int | None = None
+    autocast: str | None = None
+    chunk: int | str = CHUNK_BYTES
 
     def __post_init__(self) -> None:
-        check_choice("structure", self.structure, [*STRUCTURES, *PRESETS])
-        check_choice("basis", self.basis, BASES)
-        check_choice("support", self.support, SUPPORTS)
-        check_choice("correction", self.correction, CORRECTIONS)
-        check_choice("core", self.core, CORES)
-        check_choice("damping", self.damping, DAMPINGS)
-        check_choice("storage", self.storage, [None, *STORAGES])
         check_choice("autocast", self.autocast, [None, *AUTOCASTS])
         read_bytes(self.chunk)
         check_choice("fisher", self.fisher, FISHER_KINDS)
         check_choice("statistics", self.statistics, ("needed", "all"))
-        check_rank(self.rank)
         check_whole("fisher_samples", self.fisher_samples)
         check_whole("block_limit", self.block_limit)
-        check_whole("prior_rank", self.prior_rank, least=0)
+        if self.input_rank is not None:
+            check_whole("input_rank", self.input_rank, least=0)
         if self.basis_size not in (None, "auto"):
             check_whole("basis_size", self.basis_size)
         if not 0 < self.basis_data <= 1:
@@ -70,65 +71,82 @@ class Settings:
                 "basis_floor must be a share of the examples' mean energy, at least 0 (which leaves none out) and "
                 f"below 1, got {self.basis_floor}."
             )
+
+    def settings(self, *, prior_rank: int, seed: int) -> FitSettings:
+        """Return the same in the form that the fitting room takes."""
+        return FitSettings(
+            fisher=self.fisher,
+            fisher_samples=self.fisher_samples,
+            basis_data=self.basis_data,
+            basis_size=self.basis_size,
+            prior_rank=prior_rank,
+            block_limit=self.block_limit,
+            seed=seed,
+            autocast=None if self.autocast is None else AUTOCASTS[self.autocast],
+            chunk=read_bytes(self.chunk),
+            basis_floor=self.basis_floor,
+        )
+
+
+FIT_OPTIONS = tuple(one.name for one in fields(FitOptions))
+STRUCTURE_OPTIONS = {**Inf().options(), **Kfac().options()}  # of all structures, by name, with their defaults
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Structure, fit options and the rest, as one value that can be saved."""
+
+    structure: Structure = field(default_factory=Inf)
+    fit: FitOptions = field(default_factory=FitOptions)
+    layers: Sequence[str] | None = None
+    prior_rank: int = PRIOR_RANK
+    seed: int = 0
+    shared: Mapping[str, Any] = field(default_factory=dict)  # options given for other structures than this one
+
+    def __post_init__(self) -> None:
+        check_whole("prior_rank", self.prior_rank, least=0)
+        for name, value in self.shared.items():  # also those that the structure has no use for
+            if name not in self.structure.option_names() and name in STRUCTURE_OPTIONS:
+                get_structure("inf" if name in Inf.option_names() else "kfac", **{name: value})
         if isinstance(self.layers, str):
             raise TypeError(
                 f"layers must be a list of layer names, got the string {self.layers!r}; write layers=[{self.layers!r}]."
             )
 
     def for_fit(self) -> FitSettings:
-        return FitSettings(
-            self.fisher,
-            self.fisher_samples,
-            self.basis_data,
-            self.basis_size,
-            self.prior_rank,
-            self.block_limit,
-            self.seed,
-            None if self.autocast is None else AUTOCASTS[self.autocast],
-            read_bytes(self.chunk),
-            self.basis_floor,
-        )
+        return self.fit.settings(prior_rank=self.prior_rank, seed=self.seed)
 
-    def resolve(self, structure: str | None, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the structure behind a name, and the options that it takes: given ones, a preset's, or these."""
-        structure = structure or self.structure
-        check_choice("structure", structure, [*STRUCTURES, *PRESETS])
-        kind, preset = PRESETS.get(structure, (structure, {}))
-        takes = STRUCTURES[kind].OPTIONS
-        for name in options:
-            if name not in takes:
-                raise TypeError(
-                    f"structure {structure!r} takes the options {', '.join(takes) or 'none'}, got {name!r}."
-                )
-        chosen = {name: getattr(self, name) for name in takes if hasattr(self, name)} | preset | dict(options)
-        if "rank" in chosen:
-            check_rank(chosen["rank"])
-        if "basis" in chosen:
-            check_choice("basis", chosen["basis"], BASES)
-        if "storage" in chosen:
-            check_choice("storage", chosen["storage"], [None, *STORAGES])
-            chosen["storage"] = None if chosen["storage"] is None else STORAGES[chosen["storage"]]
-        return kind, chosen
+    def resolve(self, structure: str | Structure | None = None, options: Mapping[str, Any] | None = None) -> Structure:
+        """Return a structure with options: those given, a preset's, or those of this object that it takes too."""
+        options = dict(options or {})
+        if structure is None:
+            return self.structure.with_options(**options)
+        chosen = get_structure(structure)
+        if isinstance(structure, Structure):
+            return chosen.with_options(**options)
+        preset = PRESETS[structure][1] if structure in PRESETS else {}
+        known = {**self.shared, **self.structure.options()}
+        shared = {name: known[name] for name in chosen.option_names() if name in known and name not in preset}
+        return chosen.with_options(**shared | options)
 
+    def flat(self) -> dict[str, Any]:
+        """Return all options by name, as JSON can hold them and files keep them."""
+        known = {**STRUCTURE_OPTIONS, **self.shared, **self.structure.options()}
+        known.pop("clip", None)
+        rest = {"layers": self.layers, "prior_rank": self.prior_rank, "seed": self.seed}
+        fit = {name: value for name, value in asdict(self.fit).items() if name != "input_rank"}  # told by prior_rank
+        return {"structure": self.structure.label, **known, **fit, **rest}
 
-def layer_rank(rank: Rank, curvature: Curvature, basis: str) -> int:
-    """Return how many eigenpairs one layer keeps: no more than it has, unless a number was given for it by name."""
-    size = math.prod(curvature.shape)
-    available = curvature.bases[basis].eigenvalues.numel() if basis in curvature.bases else size
-    if isinstance(rank, Mapping):
-        if curvature.name not in rank:
-            raise ValueError(f"rank must have a value for each layer, got none for '{curvature.name}'; add it.")
-        return rank[curvature.name]
-    return min(available, max(1, round(rank * size))) if isinstance(rank, float) else min(available, rank)
-
-
-def check_rank(rank: object) -> None:
-    """Raise a ValueError unless the rank is a number of eigenpairs, a share of them, or given by layer."""
-    if isinstance(rank, Mapping):
-        for value in rank.values():
-            check_whole("rank", value)
-    elif isinstance(rank, float):
-        if not 0 < rank <= 1:
-            raise ValueError(f"rank as a share of a layer's weights must be above 0 and at most 1, got {rank}.")
-    else:
-        check_whole("rank", rank)
+    @classmethod
+    def from_flat(cls, flat: Mapping[str, Any], structure: Structure | None = None) -> "Settings":
+        """Undo `flat`; a structure that is not infoform's own must be given."""
+        rest = dict(flat)
+        label = rest.pop("structure")
+        fit = FitOptions(**{name: rest.pop(name) for name in FIT_OPTIONS if name in rest})
+        own = {name: rest.pop(name) for name in ("layers", "prior_rank", "seed")}
+        if structure is None:
+            chosen = get_structure(label)
+            preset = PRESETS[label][1] if label in PRESETS else {}
+            takes = [name for name in chosen.option_names() if name in rest and name not in preset]
+            structure = chosen.with_options(**{name: rest[name] for name in takes})
+        return cls(structure=structure, fit=fit, shared=rest, **own)

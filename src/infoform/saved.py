@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
+from infoform.common.files import under
 from infoform.curvature.curvature import Fit, pack_curvature, unpack_curvature
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.likelihoods import LIKELIHOODS, DataSummary, Likelihood
 from infoform.options import Settings
-from infoform.posteriors import STRUCTURES, LayerPosterior
+from infoform.posteriors import PRESETS, STRUCTURES, LayerPosterior, Structure
 from infoform.priors import PRIORS, LayerPrior, Prior
 
 
@@ -38,7 +39,7 @@ def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[
         for n, one in archive.inputs.items()
         for field in fields(one)
     }
-    settings = asdict(archive.settings)
+    settings = archive.settings.flat()
     metadata: dict[str, Any] = {
         "structure": settings.pop("structure"),
         "options": settings,
@@ -57,9 +58,19 @@ def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[
     return tensors, metadata
 
 
-def unpack(tensors: Mapping[str, Tensor], saved: Mapping[str, Any], likelihood: Likelihood | None) -> Archive:
-    """Undo `pack`; a likelihood that is not infoform's own must be given."""
-    settings = Settings(structure=saved["structure"], **saved["options"])
+def unpack(
+    tensors: Mapping[str, Tensor],
+    saved: Mapping[str, Any],
+    *,
+    likelihood: Likelihood | None = None,
+    prior: Prior | None = None,
+    structure: Structure | None = None,
+) -> Archive:
+    """Undo `pack`; a likelihood, prior or structure that is not infoform's own must be given."""
+    label = saved["structure"]
+    if structure is None and label not in {**STRUCTURES, **PRESETS}:
+        raise ValueError(f"the file was saved with the structure {label!r}, not one of infoform's; pass structure=.")
+    settings = Settings.from_flat({"structure": label, **saved["options"]}, structure)
     if likelihood is None:
         name = saved["likelihood"]["name"]
         if name not in LIKELIHOODS:
@@ -67,31 +78,35 @@ def unpack(tensors: Mapping[str, Tensor], saved: Mapping[str, Any], likelihood: 
                 f"the file was saved with the likelihood {name!r}, not one of infoform's; pass likelihood=."
             )
         likelihood = LIKELIHOODS[name](**saved["likelihood"]["settings"])
-    kind = STRUCTURES[settings.resolve(None, {})[0]]
+    if prior is None:
+        name = saved["prior"]["name"]
+        if name not in PRIORS:
+            raise ValueError(f"the file was saved with the prior {name!r}, not one of infoform's; pass prior=.")
+        prior = PRIORS[name](**saved["prior"]["settings"])
+    else:
+        prior = prior.with_precision(saved["prior"]["settings"].get("precision", prior.precision))
     unit = LayerPrior(1.0)
     names = list(saved["layers"])
     curvature = {
-        name: unpack_curvature(_under(tensors, f"curvature/{name}/"), plain)
+        name: unpack_curvature(under(tensors, f"curvature/{name}/"), plain)
         for name, plain in saved.get("curvature", {}).items()
     }
     return Archive(
         settings=settings,
         likelihood=likelihood,
-        prior=PRIORS[saved["prior"]["name"]](**saved["prior"]["settings"]),
+        prior=prior,
         num_data=saved["num_data"],
         noise=saved["noise"],
         fit=Fit(curvature, DataSummary(**saved["data"]), saved["unreached"]),
         layers={
-            name: kind(prior=unit, num_data=1.0, **_under(tensors, f"layer/{name}/"), **saved["layers"][name])  # type: ignore[call-arg]
+            name: settings.structure.posterior(  # type: ignore[call-arg]
+                prior=unit, num_data=1.0, **under(tensors, f"layer/{name}/"), **saved["layers"][name]
+            )
             for name in names
         },
         inputs={
-            name: InputSpectrum(**_under(tensors, f"inputs/{name}/"))
+            name: InputSpectrum(**under(tensors, f"inputs/{name}/"))
             for name in names
             if f"inputs/{name}/diagonal" in tensors
         },
     )
-
-
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

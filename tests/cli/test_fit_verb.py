@@ -12,8 +12,9 @@ from trees import HEIGHTS, NAMES, NETWORK, TREES, read
 from typer.testing import Result
 
 import infoform
+from flat import flat_laplace
 from infoform.common.provenance import commit
-from infoform.posteriors import STRUCTURES, Inf
+from infoform.posteriors import STRUCTURES, InfPosterior
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
@@ -51,7 +52,7 @@ def test_options_reach_the_library(home: Path, succeed: Call) -> None:
     options = [part for name, value in given.items() for part in (f"--{name}", value)]
     succeed("fit", "run", *NETWORK, *TREES, *options, "--batch-size", 16)
     x, labels = _table()
-    expected = infoform.Laplace(
+    expected = flat_laplace(
         _network(), "classification", structure="efb", prior="isotropic", fisher="exact", layers=["2"], seed=3
     )
     expected.fit(list(zip(x.split(16), labels.split(16), strict=True)), progress=False)
@@ -110,7 +111,9 @@ def test_layers_tell_their_spectrum_and_its_price(fitted: Path) -> None:
     for place in (0, 7, -1):
         at = laplace.posterior(rank=together["rank"][place])
         assert together["nbytes"][place] == at.nbytes
-        energy = sum(float(layer.eigenvalues.double().sum()) for layer in at.layers.values() if isinstance(layer, Inf))
+        energy = sum(
+            float(layer.eigenvalues.double().sum()) for layer in at.layers.values() if isinstance(layer, InfPosterior)
+        )
         assert together["kept"][place] == pytest.approx(energy / sum(layer["energy"] for layer in result["layers"]))
 
 

@@ -94,9 +94,9 @@ def test_a_plan_after_a_fit_and_its_ranks_applied(fitted: Path, succeed: Call) -
     expected = infoform.plan(laplace, memory="900B")
     succeed("plan", "run", "--memory", "900B", "--json", "plan.json")
     assert read("plan.json")["result"]["kept"] == pytest.approx(expected.kept)
-    assert _loaded(fitted).settings.rank == 100
+    assert _loaded(fitted).structure.options()["rank"] == 100
     succeed("plan", "run", "--memory", "900B", "--apply")
-    assert _loaded(fitted).settings.rank == expected.ranks
+    assert _loaded(fitted).structure.options()["rank"] == expected.ranks
     assert _loaded(fitted).posterior().nbytes <= 900
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.common import files as storage
 from infoform.posteriors import PRESETS, STRUCTURES
 
@@ -31,7 +32,7 @@ def make_data() -> list[tuple[torch.Tensor, torch.Tensor]]:
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[infoform.Laplace, nn.Sequential, Path]:
     model = make_model()
-    laplace = infoform.Laplace(model, "classification", rank=7).fit(make_data(), progress=False)
+    laplace = flat_laplace(model, "classification", rank=7).fit(make_data(), progress=False)
     path = tmp_path / "posterior.safetensors"
     laplace.save(path)
     return laplace, model, path
@@ -40,7 +41,7 @@ def saved(tmp_path: Path) -> tuple[infoform.Laplace, nn.Sequential, Path]:
 @pytest.mark.parametrize("structure", [*STRUCTURES, *PRESETS])
 def test_a_loaded_posterior_equals_the_saved_one(structure: str, tmp_path: Path) -> None:
     model = make_model()
-    laplace = infoform.Laplace(model, "classification", structure=structure, rank=7).fit(make_data(), progress=False)
+    laplace = flat_laplace(model, "classification", structure=structure, rank=7).fit(make_data(), progress=False)
     laplace.prior_precision = 0.3
     laplace.num_data = 11.0
     laplace.save(tmp_path / "file")
@@ -58,7 +59,7 @@ def test_a_loaded_posterior_equals_the_saved_one(structure: str, tmp_path: Path)
 
 def test_a_file_with_curvature_gives_every_structure(tmp_path: Path) -> None:
     model = make_model()
-    laplace = infoform.Laplace(model, "classification", statistics="all", basis_size=5).fit(make_data(), progress=False)
+    laplace = flat_laplace(model, "classification", statistics="all", basis_size=5).fit(make_data(), progress=False)
     laplace.save(tmp_path / "file", curvature=True)
     loaded = infoform.load(tmp_path / "file", model)
     for structure in [*STRUCTURES, *PRESETS]:
@@ -72,7 +73,7 @@ def test_regression_noise_and_priors_by_layer_survive(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     data = [(torch.randn(9, 3).double(), torch.randn(9, 2).double())]
-    laplace = infoform.Laplace(model, infoform.Regression(noise=[0.5, 2.0]), fisher="exact").fit(data, progress=False)
+    laplace = flat_laplace(model, infoform.Regression(noise=[0.5, 2.0]), fisher="exact").fit(data, progress=False)
     laplace.prior_precision = {"0": 1.0, "2": 0.125}
     laplace.save(tmp_path / "file")
     loaded = infoform.load(tmp_path / "file", model)

@@ -18,6 +18,7 @@ from dense import (
     sampled_vectors,
     score_vectors,
 )
+from flat import flat_laplace
 from infoform import Curvature, Likelihood, Regression
 from infoform.curvature.request import BASES
 from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
@@ -301,7 +302,7 @@ def fit_curvature(
     model: nn.Module, loader: Any, likelihood: str | Likelihood = "classification", **options: Any
 ) -> Mapping[str, Curvature]:
     options = {"statistics": "all", "fisher_samples": SAMPLES, "seed": SEED, **options}
-    return infoform.Laplace(model, likelihood, **options).fit(loader, progress=False).curvature
+    return flat_laplace(model, likelihood, **options).fit(loader, progress=False).curvature
 
 
 def check_fit(

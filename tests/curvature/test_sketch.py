@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import infoform
 from dense import assert_close
+from flat import flat_laplace
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import symmetric_eigh
 from infoform.curvature.sketch import nystrom, random_columns
@@ -80,7 +81,7 @@ def fit(case: str, batch_size: int, **options: Any) -> infoform.Laplace:
     build, shape = MODELS[case]
     model = build().double()
     x = torch.randn(12, *shape, dtype=torch.float64)
-    return infoform.Laplace(model, "classification", rank=9, **options).fit(list(x.split(batch_size)), progress=False)
+    return flat_laplace(model, "classification", rank=9, **options).fit(list(x.split(batch_size)), progress=False)
 
 
 @pytest.mark.parametrize("case", MODELS)
@@ -135,7 +136,7 @@ def test_more_data_adds_to_a_large_layers_prior() -> None:
     torch.manual_seed(0)
     model = nn.Linear(150, 3).double()
     x = torch.randn(40, 150, dtype=torch.float64)
-    laplace = infoform.Laplace(model, "classification", structure="diag", prior="activation", prior_rank=4)
+    laplace = flat_laplace(model, "classification", structure="diag", prior="activation", prior_rank=4)
     laplace.fit([x[:25]], progress=False)
     before = laplace.curvature[""].inputs
     laplace.fit([x[25:]], update=True, progress=False)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from flat import flat_laplace
 from infoform import Laplace
 from infoform.common.digest import update_digest
 from infoform.curvature.curvature import pack_curvature
@@ -66,7 +67,7 @@ def make_data(case: str = "linear", *, scale: float = 1.0) -> list[tuple[Tensor,
 
 
 def make_laplace(case: str = "linear", **options: Any) -> Laplace:
-    return Laplace(MODELS[case].model(), "classification", **{"rank": 5, "seed": 3} | options)
+    return flat_laplace(MODELS[case].model(), "classification", **{"rank": 5, "seed": 3} | options)
 
 
 def check_same(found: Laplace, expected: Laplace) -> None:
@@ -134,7 +135,7 @@ def test_sketches_and_residuals_of_large_layers_go_on(tmp_path: Path) -> None:
     data = [(x, torch.arange(len(x)) % 3) for x in torch.randn(200, 140).split(45)]
 
     def make() -> Laplace:
-        return Laplace(model, "classification", rank=4, basis_size=8)
+        return flat_laplace(model, "classification", rank=4, basis_size=8)
 
     whole = make().fit(data, progress=False)
     for before in (2, 5, 7, 9):

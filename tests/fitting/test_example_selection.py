@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dense import assert_close
+from flat import flat_laplace
 from infoform import Laplace
 from infoform.common.randomness import UniformStream
 from infoform.fitting.example_selection import WHOLE, ExampleSelector
@@ -52,7 +53,7 @@ def batches(size: int) -> list[tuple[Tensor, Tensor]]:
 
 def fit(model: nn.Module, data: Sequence[Any], **options: Any) -> Laplace:
     given: dict[str, Any] = {"rank": 12, "prior": "activation", "seed": 2, "statistics": "needed"} | options
-    return Laplace(model, "classification", **given).fit(data, progress=False)
+    return flat_laplace(model, "classification", **given).fit(data, progress=False)
 
 
 def check_same(one: Laplace, other: Laplace) -> None:
@@ -289,7 +290,7 @@ def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:
 @pytest.mark.parametrize("floor", [-0.1, 1.0, float("nan")])
 def test_a_floor_that_is_no_share_is_an_error(floor: float) -> None:
     with pytest.raises(ValueError, match="basis_floor must be a share"):
-        Laplace(sure_model(), "classification", basis_floor=floor)
+        flat_laplace(sure_model(), "classification", basis_floor=floor)
 
 
 @pytest.mark.parametrize("before", [2, 4, 5, 6, 8])
@@ -299,7 +300,7 @@ def test_a_fit_that_was_stopped_goes_on_with_the_same_choice(
 ) -> None:
     data = batches(90)
     whole = fit(make(), data)
-    laplace = Laplace(make(), "classification", rank=12, prior="activation", seed=2)
+    laplace = flat_laplace(make(), "classification", rank=12, prior="activation", seed=2)
     count = 0
 
     class Stopping(list[Any]):
@@ -314,7 +315,7 @@ def test_a_fit_that_was_stopped_goes_on_with_the_same_choice(
 
     with pytest.raises(OSError, match="disk"):
         laplace.fit(Stopping(data), checkpoint=tmp_path / "c", checkpoint_every=0, progress=False)
-    again = Laplace(make(), "classification", rank=12, prior="activation", seed=2)
+    again = flat_laplace(make(), "classification", rank=12, prior="activation", seed=2)
     again.fit(data, checkpoint=tmp_path / "c", checkpoint_every=0, progress=False)
     for name, layer in again.posterior(prior_precision=1.0).layers.items():
         assert torch.equal(layer.dense(), whole.posterior(prior_precision=1.0).layers[name].dense())

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import infoform
+from flat import flat_laplace
 from infoform import Laplace
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.fit_memory import choose_groups, layer_memory, peak_bytes
 from infoform.network.probe import probe
-from infoform.posteriors import STRUCTURES
 from models import MODELS
 
 SIZES = [4, 3, 5, 1]  # of the batches
@@ -28,12 +28,12 @@ def make_data(case: str = NESTED) -> Data:
 
 
 def make_laplace(case: str = NESTED, **options: Any) -> Laplace:
-    return Laplace(MODELS[case].model(), "classification", **{"rank": 5, "seed": 3} | options)
+    return flat_laplace(MODELS[case].model(), "classification", **{"rank": 5, "seed": 3} | options)
 
 
 def budget_of(laplace: Laplace, data: Data) -> int:
     """Return the least that each layer alone takes where what is finished is elsewhere."""
-    request = STRUCTURES[laplace.settings.structure].request({"rank": 5})
+    request = laplace.structure.with_options(rank=5).statistics()
     request = request | infoform.curvature.StatisticsRequest(inputs=laplace.prior.needs_inputs)
     needed = layer_memory(laplace.layers, probe(laplace.model, data[0][0]), request, laplace.settings.for_fit())
     budget = max(peak_bytes([one]) for one in needed.values())
@@ -173,8 +173,8 @@ class Bypassed(nn.Module):
 def test_groups_that_no_gradient_reaches_are_told(tmp_path: Path) -> None:
     data = make_data("linear")
     model = Bypassed().double()
-    whole = Laplace(model, "classification", rank=3).fit(data, progress=False)
-    parted = Laplace(model, "classification", rank=3)
+    whole = flat_laplace(model, "classification", rank=3).fit(data, progress=False)
+    parted = flat_laplace(model, "classification", rank=3)
     budget = budget_of(parted, data)
     parted.fit(data, max_memory=budget, offload=tmp_path, progress=False)
     check_same(parted, whole)
@@ -183,7 +183,7 @@ def test_groups_that_no_gradient_reaches_are_told(tmp_path: Path) -> None:
         parted.fit(data, update=True, max_memory=2 * budget, offload=tmp_path, progress=False),
         whole.fit(data, update=True, progress=False),
     )
-    idle = Laplace(model, "classification", rank=3, layers=["idle", "never"])
+    idle = flat_laplace(model, "classification", rank=3, layers=["idle", "never"])
     with pytest.raises(ValueError, match="a gradient must reach at least one layer"):
         idle.fit(data, max_memory=budget_of(idle, data), offload=tmp_path, progress=False)
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from infoform import Laplace
+from flat import flat_laplace
 from infoform.curvature.request import StatisticsRequest
 from infoform.fitting.fit_memory import LayerMemory, choose_groups, largest_peak, layer_memory, peak_bytes
 from infoform.network.probe import probe
-from infoform.posteriors import STRUCTURES
+from infoform.posteriors import STRUCTURES, get_structure
 
 numbers = st.integers(0, 50)
 layers = st.lists(st.builds(LayerMemory, st.tuples(numbers, numbers), numbers, numbers, numbers, numbers), min_size=1)
@@ -21,8 +21,8 @@ layers = st.lists(st.builds(LayerMemory, st.tuples(numbers, numbers), numbers, n
 
 def needed(structure: str, **options: Any) -> dict[str, LayerMemory]:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 200), nn.Linear(200, 4))
-    laplace = Laplace(model, "classification", structure=structure, **options)
-    request = STRUCTURES[structure].request({"rank": 100}) | StatisticsRequest(inputs=laplace.prior.needs_inputs)
+    laplace = flat_laplace(model, "classification", structure=structure, **options)
+    request = get_structure(structure).statistics() | StatisticsRequest(inputs=laplace.prior.needs_inputs)
     seen = probe(model, torch.zeros(16, 3, 8, 8))
     return layer_memory(laplace.layers, seen, request, laplace.settings.for_fit())
 

@@ -7,8 +7,8 @@ import torch
 from benchmarks.large_layers import layer_errors
 from torch import nn
 
-import infoform
 from dense import make_reference, sampled_vectors
+from flat import flat_laplace
 from infoform.likelihoods import get_likelihood
 
 OPTIONS: list[dict[str, Any]] = [
@@ -29,7 +29,7 @@ def test_errors_are_those_of_dense_matrices(options: dict[str, Any]) -> None:
     x = torch.randn(30, 5, dtype=torch.float64)
     batches = [(part, torch.zeros(len(part), dtype=torch.long)) for part in x.split(8)]
     found, _ = layer_errors(model, batches, options)
-    laplace = infoform.Laplace(model, "classification", prior="isotropic", **options).fit(batches, progress=False)
+    laplace = flat_laplace(model, "classification", prior="isotropic", **options).fit(batches, progress=False)
     posterior = laplace.posterior(num_data=1.0, prior_precision=1e-12).layers
     vectors = sampled_vectors(get_likelihood("classification"), model(x).detach(), samples=1, seed=0)
     assert list(found) == ["0", "2"]

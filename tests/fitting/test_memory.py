@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import infoform
+from flat import flat_laplace
 
 LIMIT = 2**30  # bytes above what the model and one plain forward pass take
 
@@ -147,7 +147,7 @@ def test_nothing_grows_with_batch_times_weights(structure: str, linear: bool) ->
     shape = (150,) if linear else (4, 150)
     largest = {}
     for examples in (16, 64):
-        laplace = infoform.Laplace(model, "classification", structure=structure, rank=10, chunk="500kB")
+        laplace = flat_laplace(model, "classification", structure=structure, rank=10, chunk="500kB")
         with Largest() as found:
             laplace.fit([torch.randn(examples, *shape, generator=torch.Generator().manual_seed(0))], progress=False)
         largest[examples] = found.bytes

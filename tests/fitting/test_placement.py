@@ -1,11 +1,13 @@
 """What was measured is kept where it is asked for, unchanged."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from flat import flat_laplace
 from infoform import Laplace
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.placement import Placement
@@ -14,8 +16,10 @@ from models import MODELS
 CASE = MODELS["conv2d"]
 
 
-def fitted(**options: object) -> Laplace:
-    return Laplace(CASE.model(), "classification", statistics="all").fit([CASE.inputs()], progress=False, **options)  # type: ignore[arg-type]
+def fitted(**options: Any) -> Laplace:
+    return flat_laplace(CASE.model(), "classification", statistics="all").fit(
+        [CASE.inputs()], progress=False, **options
+    )
 
 
 def check_same(one: Laplace, other: Laplace) -> None:

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 import infoform
+from flat import flat_laplace
 from infoform.integrations.huggingface import laplace_of_trainer, likelihood_of
 from infoform.metrics import evaluate
 from infoform.network.batches import read_inputs
@@ -48,7 +49,7 @@ def _batch(count: int, seed: int = 0) -> dict[str, Tensor]:
 def test_linear_variances_are_those_of_the_dense_jacobian(structure: str) -> None:
     model = _bert().double()
     data = [_batch(4, seed) for seed in range(3)]
-    laplace = infoform.Laplace(model, "classification", structure=structure, rank=20, layers=LAYERS)
+    laplace = flat_laplace(model, "classification", structure=structure, rank=20, layers=LAYERS)
     posterior = laplace.fit(data, progress=False).posterior(prior_precision=5.0)
     inputs = {name: value for name, value in _batch(3, 9).items() if name != "labels"}
     predictor = Predictor(model, laplace.layers, laplace.likelihood, posterior)
@@ -75,7 +76,7 @@ def test_fits_do_not_depend_on_padding() -> None:
         "labels": batch["labels"],
     }
     prediction, other = (
-        infoform.Laplace(model, "classification", structure="diag", fisher="exact", layers=["classifier"])
+        flat_laplace(model, "classification", structure="diag", fisher="exact", layers=["classifier"])
         .fit([data], progress=False)
         .predict(data)
         for data in (batch, padded)
@@ -126,9 +127,7 @@ def test_the_posterior_of_a_trainer(trainer: Trainer) -> None:
     assert laplace.likelihood.name == "classification"
     assert laplace.model is trainer.model
     data = Sentences(16, 0).batch
-    expected = infoform.Laplace(
-        laplace.model, "classification", structure="diag", layers=["classifier"], fisher="exact"
-    )
+    expected = flat_laplace(laplace.model, "classification", structure="diag", layers=["classifier"], fisher="exact")
     expected.fit([data], progress=False)
     torch.testing.assert_close(
         laplace.posterior(prior_precision=1.0).layers["classifier"].dense(),

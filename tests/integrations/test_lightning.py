@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import infoform
+from flat import flat_laplace
 from infoform.integrations.lightning import LaplaceCallback
 from infoform.metrics import evaluate
 
@@ -71,7 +72,7 @@ def _train(folder: Path, callback: LaplaceCallback, *loaders: Any) -> tuple[Modu
 def test_the_posterior_is_that_of_the_trained_module(tmp_path: Path, loaders: Any) -> None:
     callback = LaplaceCallback("classification", path=tmp_path / "posterior.safetensors", structure="kfac", rank=5)
     module, trainer = _train(tmp_path, callback, *loaders)
-    expected = infoform.Laplace(module, "classification", structure="kfac", rank=5).fit(loaders[0], progress=False)
+    expected = flat_laplace(module, "classification", structure="kfac", rank=5).fit(loaders[0], progress=False)
     expected.tune(loaders[1], progress=False)
     assert callback.laplace is not None
     assert callback.laplace.prior_precision == expected.prior_precision

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import infoform
+from flat import flat_laplace
 
 FOLDER = Path(__file__).parents[2] / ".venv" / "vision"
 WITH_RULES = (nn.Linear, nn.Conv2d)
@@ -85,7 +86,7 @@ def fitted(vision: None, request: pytest.FixtureRequest) -> tuple[nn.Module, nn.
     model = _network(request.param)
     before = copy.deepcopy(model)
     data = [(torch.randn(2, 3, SIZE, SIZE, dtype=torch.float64), torch.tensor([0, 2])) for _ in range(2)]
-    laplace = infoform.Laplace(model, "classification", structure="diag", fisher="empirical")
+    laplace = flat_laplace(model, "classification", structure="diag", fisher="empirical")
     return model, before, laplace.fit(data, progress=False), data
 
 

@@ -11,6 +11,7 @@ from torch.func import jacrev
 import dense
 import infoform
 from dense import assert_close
+from flat import flat_laplace
 from infoform import Classification, Likelihood, MultiLabel, Regression
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS, DataSummary, get_likelihood
 
@@ -192,8 +193,8 @@ def test_the_posterior_has_the_information_at_the_noise(fisher: str) -> None:
     model, noise = nn.Linear(4, 3).double(), 0.3
     x, y = torch.randn(8, 4).double(), torch.randn(8, 3).double()
     options: dict[str, Any] = {"structure": "full", "fisher": fisher}
-    scalar = infoform.Laplace(model, Regression(noise), **options).fit([(x, y)], progress=False)
-    inside = infoform.Laplace(model, Regression([noise] * 3), **options).fit([(x, y)], progress=False)
+    scalar = flat_laplace(model, Regression(noise), **options).fit([(x, y)], progress=False)
+    inside = flat_laplace(model, Regression([noise] * 3), **options).fit([(x, y)], progress=False)
     assert_close(scalar.posterior().layers[""].dense(), inside.posterior().layers[""].dense())
 
 

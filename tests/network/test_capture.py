@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import infoform
+from flat import flat_laplace
 from infoform.posteriors import PRESETS, STRUCTURES
 
 X = torch.randn(10, 2, 4, generator=torch.Generator().manual_seed(0)).double()
@@ -116,7 +117,7 @@ def test_the_model_is_as_found_after_a_fit_and_all_that_follows(structure: str, 
 def test_the_model_is_as_found_after_a_fit_with_another_fisher_matrix(fisher: str) -> None:
     model = make_model()
     before = snapshot(model)
-    infoform.Laplace(model, "classification", fisher=fisher, statistics="all").fit(loader(), progress=False)
+    flat_laplace(model, "classification", fisher=fisher, statistics="all").fit(loader(), progress=False)
     assert snapshot(model) == before
 
 
@@ -215,7 +216,7 @@ def test_the_same_seed_gives_the_same_posterior_and_samples() -> None:
     def draw(global_seed: int, **options: Any) -> dict[str, Tensor]:
         model = make_model()
         torch.manual_seed(global_seed)
-        return infoform.Laplace(model, "classification", **options).fit(loader(shuffle=True), progress=False).sample(2)
+        return flat_laplace(model, "classification", **options).fit(loader(shuffle=True), progress=False).sample(2)
 
     first = draw(1, seed=3)
     check_equal(draw(2, seed=3), first)
@@ -227,7 +228,7 @@ def test_another_seed_draws_other_labels_and_matters_to_sampled_labels_alone() -
     def diagonal(fisher: str, seed: int) -> Tensor:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Flatten(), nn.Linear(8, 3)).double()
-        laplace = infoform.Laplace(model, "classification", structure="diag", fisher=fisher, seed=seed)
+        laplace = flat_laplace(model, "classification", structure="diag", fisher=fisher, seed=seed)
         values = laplace.fit(loader(), progress=False).curvature["1"].diagonal
         assert values is not None
         return values

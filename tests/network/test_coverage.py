@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 
 import infoform
+from flat import flat_laplace
 from infoform import Coverage
 from infoform.network.coverage import find_layers
 from models import MODELS
 
 
 def coverage_of(model: nn.Module, x: Tensor, **options: list[str]) -> Coverage:
-    return infoform.Laplace(model, "classification", **options).fit([x], progress=False).coverage()  # type: ignore[arg-type]
+    return flat_laplace(model, "classification", **options).fit([x], progress=False).coverage()
 
 
 def reasons(coverage: Coverage) -> dict[str, str]:

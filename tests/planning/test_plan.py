@@ -1,6 +1,5 @@
 """Plans: bytes against real posteriors, flops and statistics against what a fit holds, budgets kept."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ from torch import Tensor, nn
 
 import infoform
 from dense import one_hot_inputs
+from flat import flat_laplace, flat_plan
 from infoform.curvature.curvature import pack_curvature
 from infoform.curvature.dimensions import Dimensions
-from infoform.posteriors import PRESETS, STRUCTURES, Inf
-from infoform.posteriors.planned_bytes import inf_bytes, prior_bytes
+from infoform.posteriors import PRESETS, STRUCTURES, Inf, InfPosterior
 from models import MODELS
 
 ALL = [*STRUCTURES, *PRESETS]
@@ -21,7 +20,7 @@ BUDGETS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # from the least to the mo
 
 
 def fit(model: nn.Module, inputs: Tensor, **options: Any) -> infoform.Laplace:
-    return infoform.Laplace(model, "classification", **options).fit([inputs], progress=False)
+    return flat_laplace(model, "classification", **options).fit([inputs], progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def trained() -> infoform.Laplace:
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(inputs), labels).backward()
         optimiser.step()
-    laplace = infoform.Laplace(model, "classification", fisher="exact", statistics="all")
+    laplace = flat_laplace(model, "classification", fisher="exact", statistics="all")
     return laplace.fit([(inputs, labels)], progress=False)
 
 
@@ -56,13 +55,13 @@ def budgets(laplace: infoform.Laplace) -> list[int]:
 def test_planned_bytes_are_those_of_the_posterior(model: str, structure: str, basis_size: int | None) -> None:
     case = MODELS[model]
     options: dict[str, Any] = {"structure": structure, "basis_size": basis_size, "rank": 3, "layers": list(case.layers)}
-    plan = infoform.plan(case.model(), **options)
+    plan = flat_plan(case.model(), **options)
     laplace = fit(case.model(), case.inputs(), **options)
     assert [layer.name for layer in plan.layers] == list(case.layers)
     for row in plan.layers:
         real = laplace.posterior().layers[row.name]
         assert row.shape == real.shape
-        if not isinstance(real, Inf):
+        if not isinstance(real, InfPosterior):
             assert plan.exact
             assert row.nbytes == real.nbytes
             assert row.rank is None
@@ -73,8 +72,9 @@ def test_planned_bytes_are_those_of_the_posterior(model: str, structure: str, ba
         used["coupled"] = real.rank
         rank = laplace.settings.prior_rank if laplace.prior.needs_inputs else None
         size = Dimensions(*real.shape, (0, 0), torch.float64, input_rank=rank)
-        assert real.prior.nbytes == prior_bytes(size)
-        assert inf_bytes(size, laplace.settings.resolve(None, {})[1], **used) + real.prior.nbytes == real.nbytes
+        assert real.prior.nbytes == laplace.prior.planned_bytes(size)
+        assert isinstance(laplace.structure, Inf)
+        assert laplace.structure.bytes_of(size, **used) + real.prior.nbytes == real.nbytes
 
 
 @pytest.mark.parametrize("storage", [None, "float32", "bfloat16"])
@@ -82,7 +82,7 @@ def test_planned_bytes_are_those_of_the_posterior(model: str, structure: str, ba
 @pytest.mark.parametrize("structure", ["diag", "inf", "kfac"])
 def test_planned_bytes_follow_dtype_and_storage(structure: str, dtype: torch.dtype, storage: str | None) -> None:
     model = nn.Sequential(nn.Linear(4, 1), nn.Linear(1, 3)).to(dtype)
-    plan = infoform.plan(model, structure=structure, storage=storage, rank=10**6)
+    plan = flat_plan(model, structure=structure, storage=storage, rank=10**6)
     laplace = fit(model, torch.randn(5, 4, dtype=dtype), structure=structure, storage=storage, rank=10**6)
     assert plan.total_bytes == laplace.posterior().nbytes  # at full rank INF uses all columns
 
@@ -93,7 +93,7 @@ def test_planned_bytes_follow_dtype_and_storage(structure: str, dtype: torch.dty
 def test_planned_statistics_are_those_that_a_fit_holds(structure: str, basis_size: int | None, prior: str) -> None:
     case = MODELS["conv2d"]
     options: dict[str, Any] = {"structure": structure, "basis_size": basis_size, "prior": prior}
-    plan = infoform.plan(infoform.Laplace(case.model(), "classification", **options))
+    plan = infoform.plan(flat_laplace(case.model(), "classification", **options))
     laplace = fit(case.model(), case.inputs(), **options)
     for row in plan.layers:
         tensors, _ = pack_curvature(laplace.curvature[row.name])
@@ -123,12 +123,12 @@ def test_the_given_chunk_is_planned_for() -> None:
     model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.Flatten(), nn.Linear(32 * 36, 10))
     example = torch.zeros(64, 3, 8, 8)
     how: dict[str, Any] = {"structure": "diag", "example": example}
-    peaks = [infoform.plan(model, chunk=chunk, **how).peak_bytes or 0 for chunk in ("100kB", "1MB", "16MiB")]
+    peaks = [flat_plan(model, chunk=chunk, **how).peak_bytes or 0 for chunk in ("100kB", "1MB", "16MiB")]
     assert 0 < peaks[0] < peaks[1] < peaks[2]
-    own = infoform.Laplace(model, "classification", structure="diag", chunk="100kB")
+    own = flat_laplace(model, "classification", structure="diag", chunk="100kB")
     assert infoform.plan(own, example=example).peak_bytes == peaks[0]
     with pytest.raises(ValueError, match="a Laplace has its own chunk"):
-        infoform.plan(own, example=example, chunk="1MB")
+        flat_plan(own, example=example, chunk="1MB")
 
 
 def test_a_model_without_memory_is_planned_like_any_other() -> None:
@@ -150,12 +150,12 @@ def test_a_model_without_memory_is_planned_like_any_other() -> None:
 def test_groups_are_planned_within_a_budget() -> None:
     model = nn.Sequential(nn.Linear(300, 200), nn.Tanh(), nn.Linear(200, 100), nn.Tanh(), nn.Linear(100, 10))
     example = torch.zeros(8, 300)
-    whole = infoform.plan(model, example=example, chunk="400kB")
+    whole = flat_plan(model, example=example, chunk="400kB")
     assert whole.peak_bytes is not None
     assert whole.cost is not None
     assert whole.groups == ()
     budget = whole.peak_bytes - 1
-    parted = infoform.plan(model, example=example, chunk="400kB", max_memory=budget, offload=True)
+    parted = flat_plan(model, example=example, chunk="400kB", max_memory=budget, offload=True)
     assert parted.peak_bytes is not None
     assert parted.cost is not None
     assert len(parted.groups) > 1
@@ -175,9 +175,9 @@ def test_costs_are_flops_counted_by_hand() -> None:
     example = torch.zeros(2, 4)
     diag = infoform.plan(linear, structure="diag", example=example)
     assert diag.cost == pytest.approx((2 * 24 + 2 * 4 * 3) / gradient_pass)  # forward, backward, g²ᵀ a²
-    kfac = infoform.plan(linear, structure="kfac", example=example, fisher="exact")  # three Fisher vectors
+    kfac = flat_plan(linear, structure="kfac", example=example, fisher="exact")  # three Fisher vectors
     assert kfac.cost == pytest.approx((4 * 24 + 2 * 16 + 3 * 2 * 9) / gradient_pass)
-    assert infoform.plan(
+    assert flat_plan(
         linear, structure="kfac", example=example, fisher="exact", likelihood_outputs=5
     ).cost == pytest.approx((6 * 24 + 2 * 16 + 5 * 2 * 9) / gradient_pass)
     convolution = nn.Sequential(nn.Conv1d(2, 3, 2), nn.Flatten())
@@ -203,7 +203,7 @@ def test_a_budget_before_a_fit_gives_one_rank_for_the_worst_case() -> None:
     assert plan.total_bytes <= 6000
     rank = max(plan.ranks.values())
     assert plan.ranks == {name: min(rank, size) for name, size in {"0": 210, "1": 33}.items()}
-    assert infoform.plan(model, rank=rank + 1).total_bytes > 6000
+    assert flat_plan(model, rank=rank + 1).total_bytes > 6000
     laplace = fit(model, torch.randn(50, 20), rank=plan.ranks)
     assert laplace.posterior().nbytes <= plan.total_bytes
 
@@ -218,7 +218,7 @@ def test_the_posterior_with_the_chosen_ranks_keeps_the_budget(trained: infoform.
             assert plan.total_bytes == real.nbytes <= budget
             for row in plan.layers:
                 layer = real.layers[row.name]
-                assert isinstance(layer, Inf)
+                assert isinstance(layer, InfPosterior)
                 basis = "gradient" if structure == "inf" else "activation"
                 energy = float(trained.curvature[row.name].bases[basis].eigenvalues.sum())
                 assert row.kept == pytest.approx(float(layer.eigenvalues.sum()) / energy, rel=1e-9)
@@ -263,7 +263,7 @@ def test_shrinking_sets_the_ranks_and_is_saved(tmp_path: Path) -> None:
     laplace = fit(model, torch.randn(50, 20, generator=torch.Generator().manual_seed(0)))
     before = laplace.posterior().nbytes
     plan = laplace.shrink("5kB")
-    assert laplace.settings.rank == plan.ranks
+    assert laplace.structure.options()["rank"] == plan.ranks
     assert laplace.posterior().nbytes == plan.total_bytes <= 5000 < before
     laplace.save(tmp_path / "posterior.safetensors")
     assert infoform.load(tmp_path / "posterior.safetensors", model).posterior().nbytes == plan.total_bytes
@@ -301,7 +301,8 @@ def test_whether_it_fits_follows_from_the_memory_available(monkeypatch: pytest.M
     model = nn.Linear(20, 10)
     answers = {}
     for name, available in {"much": 10**15, "little": 10, "unknown": None}.items():
-        monkeypatch.setattr(sys.modules["infoform.planner"], "available_bytes", lambda _, found=available: found)
+        for home in ("before_fit", "after_fit"):
+            monkeypatch.setattr(f"infoform.planning.{home}.available_bytes", lambda _, found=available: found)
         answers[name] = (infoform.plan(model).fits, infoform.plan(model, example=torch.zeros(2, 20)).fits)
         text = str(infoform.plan(model, example=torch.zeros(2, 20)))
         assert {"much": "it fits", "little": "does not fit", "unknown": "unknown"}[name] in text
@@ -324,7 +325,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_bad_arguments_get_one_sentence(case: str) -> None:
     options, message = BAD[case]
     with pytest.raises(ValueError, match=message):
-        infoform.plan(nn.Linear(20, 10), **options)
+        flat_plan(nn.Linear(20, 10), **options)
 
 
 def test_bad_arguments_after_a_fit_get_one_sentence(trained: infoform.Laplace) -> None:
@@ -335,7 +336,7 @@ def test_bad_arguments_after_a_fit_get_one_sentence(trained: infoform.Laplace) -
         ({"layers": ["0"]}, "a Laplace has its own layers"),
     ):
         with pytest.raises(ValueError, match=message):
-            infoform.plan(trained, **options)
+            flat_plan(trained, **options)
     diag = fit(nn.Linear(4, 3), torch.randn(5, 4), structure="diag")
     with pytest.raises(ValueError, match="that the fit did not collect"):
         infoform.plan(diag, memory="1GB", structure="inf")
@@ -344,7 +345,7 @@ def test_bad_arguments_after_a_fit_get_one_sentence(trained: infoform.Laplace) -
 def test_the_prior_is_paid_out_of_the_budget() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
-    laplace = infoform.Laplace(model, "classification", prior="activation", prior_rank=3)
+    laplace = flat_laplace(model, "classification", prior="activation", prior_rank=3)
     laplace.fit([(torch.randn(50, 12), torch.randint(4, (50,)))], progress=False)
     budget = laplace.posterior(rank=4).nbytes
     laplace.shrink(budget)

@@ -9,14 +9,13 @@ import torch
 
 from curvatures import make_curvature, random_gradients
 from infoform.curvature.curvature import Curvature
-from infoform.curvature.dimensions import Dimensions
-from infoform.planning.rank_budget import Curve, rank_curve, spend
-from infoform.posteriors import Inf
+from infoform.planning.rank_budget import spend
+from infoform.posteriors import Inf, InfPosterior, RankCurve
 from infoform.priors import LayerPrior
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "ours": {"support": "top", "correction": "scaled", "core": "full", "storage": None},
-    "bfloat16": {"support": "top", "correction": "scaled", "core": "full", "storage": torch.bfloat16},
+    "bfloat16": {"support": "top", "correction": "scaled", "core": "full", "storage": "bfloat16"},
     "a diagonal core": {"support": "top", "correction": "scaled", "core": "diagonal", "storage": None},
     "a full core on a grid": {"support": "grid", "correction": "scaled", "core": "full", "storage": None},
     "paper": {"support": "grid", "correction": "additive", "core": "diagonal", "storage": None},
@@ -33,11 +32,12 @@ def layer(shape: tuple[int, int], *, columns: tuple[int, int] | None = None, see
     return replace(curvature, bases={"gradient": measured})
 
 
-def curve_of(curvature: Curvature, options: dict[str, Any], *, max_rank: int = 10**6) -> Curve:
-    eigen = curvature.bases["gradient"]
-    columns = (eigen.gradient_vectors.shape[1], eigen.input_vectors.shape[1])
-    size = Dimensions(*curvature.shape, columns, torch.float64)
-    return rank_curve(size, eigen, options, max_rank=max_rank)
+def curve_of(curvature: Curvature, options: dict[str, Any], *, max_rank: int = 10**6) -> RankCurve:
+    return Inf(**options).rank_curve(curvature, max_rank=max_rank)
+
+
+def built(curvature: Curvature, rank: int, options: dict[str, Any]) -> InfPosterior:
+    return Inf(rank=rank, **options).build(curvature, prior=LayerPrior(1.0), num_data=1.0)
 
 
 @pytest.mark.parametrize("columns", [None, (2, 4)])
@@ -47,7 +47,7 @@ def test_prices_and_worths_are_those_of_real_posteriors(name: str, columns: tupl
     curve = curve_of(curvature, OPTIONS[name])
     assert len(curve.nbytes) == (15 if columns is None else 8)
     for rank in range(1, len(curve.nbytes) + 1):
-        real = Inf.from_curvature(curvature, prior=LayerPrior(1.0), num_data=1.0, rank=rank, **OPTIONS[name])
+        real = built(curvature, rank, OPTIONS[name])
         assert int(curve.nbytes[rank - 1]) == real.nbytes
         assert float(curve.energy[rank - 1]) == pytest.approx(float(real.eigenvalues.sum()), rel=1e-12)
     assert curvature.diagonal is not None
@@ -91,7 +91,7 @@ def test_a_larger_budget_takes_nothing_away_from_any_layer(name: str) -> None:
 def test_pairs_without_energy_are_not_bought() -> None:
     a, g = random_gradients(examples=1, shape=(3, 5), positions=1)
     curve = curve_of(make_curvature(a, g), OPTIONS["ours"])  # one gradient: one pair holds it all, but for rounding
-    bought = spend({"layer": Curve(curve.nbytes, curve.energy.round(decimals=6), curve.total)}, 10**9)["layer"]
+    bought = spend({"layer": RankCurve(curve.nbytes, curve.energy.round(decimals=6), curve.total)}, 10**9)["layer"]
     assert bought.rank == 1
 
 
@@ -99,7 +99,7 @@ def test_no_rank_above_the_largest_is_bought() -> None:
     for name, options in OPTIONS.items():
         curvature = layer((3, 5))
         rank = spend({"layer": curve_of(curvature, options, max_rank=6)}, 10**9)["layer"].rank
-        real = Inf.from_curvature(curvature, prior=LayerPrior(1.0), num_data=1.0, rank=rank, **options)
+        real = built(curvature, rank, options)
         assert real.rank <= 6, name
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from infoform import Laplace
+from flat import flat_laplace
 from infoform.posteriors import STRUCTURES
 from infoform.posteriors import batched_sampling as module
 from infoform.posteriors.batched_sampling import grouped
@@ -28,7 +28,7 @@ def blocks() -> nn.Sequential:
 def fitted(structure: str = "inf", **options: Any) -> Posterior:
     model = blocks()
     x, y = torch.randn(40, 6, dtype=torch.float64), torch.arange(40) % 3
-    laplace = Laplace(model, "classification", structure=structure, **options).fit([(x, y)], progress=False)
+    laplace = flat_laplace(model, "classification", structure=structure, **options).fit([(x, y)], progress=False)
     return laplace.posterior(prior_precision=3.0, num_data=500.0)
 
 

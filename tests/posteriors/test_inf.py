@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from curvatures import make_curvature, random_gradients
+from curvatures import POSTERIORS, make_curvature, random_gradients
 from dense import exact_vectors, make_reference
-from infoform import Laplace
+from flat import flat_laplace
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import expanded_diagonal
 from infoform.curvature.subsampling import WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import get_likelihood
-from infoform.posteriors import CORES, STRUCTURES, Inf
-from infoform.posteriors.inf.structure import SCALE_OCTAVES
+from infoform.posteriors import CORES, InfPosterior
+from infoform.posteriors.inf.posterior import SCALE_OCTAVES
 from infoform.posteriors.quantise import read_back, round_to
 from infoform.priors import LayerPrior
 
@@ -38,8 +38,10 @@ def layer(
     return make_curvature(a, g, basis_columns=columns, zero_weights=((1, 3),), dtype=dtype)
 
 
-def inf(curvature: Curvature, *, prior: LayerPrior | None = None, num_data: float = 40.0, **options: Any) -> Inf:
-    return Inf.from_curvature(curvature, prior=prior or LayerPrior(0.7), num_data=num_data, **options)
+def inf(
+    curvature: Curvature, *, prior: LayerPrior | None = None, num_data: float = 40.0, **options: Any
+) -> InfPosterior:
+    return InfPosterior.from_curvature(curvature, prior=prior or LayerPrior(0.7), num_data=num_data, **options)
 
 
 def diagonals(curvature: Curvature, basis: str) -> tuple[Tensor, Tensor]:  # (G, A), (G, A)
@@ -94,7 +96,7 @@ def test_inputs_that_the_residual_never_saw_do_not_turn_all_other_weights_into_a
     x[101, 150:] = 1e-6
     assert not seen[101]
     model = nn.Linear(width, 3, bias=False).double()
-    laplace = Laplace(model, "classification", fisher="exact", prior="isotropic").fit([x], progress=False)
+    laplace = flat_laplace(model, "classification", fisher="exact", prior="isotropic").fit([x], progress=False)
     assert laplace.curvature[""].bases["gradient"].residual is not None, "the case shows nothing"
     posterior = laplace.posterior(num_data=1.0, prior_precision=1e-9).layers[""]
     vectors = exact_vectors(get_likelihood("classification"), model(x).detach())
@@ -167,17 +169,17 @@ def test_coverage_reports_what_the_papers_correction_clips() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 5, generator=generator, dtype=torch.float64)
     y = torch.randint(0, 3, (40,), generator=generator)
-    laplace = Laplace(model, "classification", structure="inf-paper", rank=20, fisher="exact")
+    laplace = flat_laplace(model, "classification", structure="inf-paper", rank=20, fisher="exact")
     laplace.fit([(x, y)], progress=False)
     layers = laplace.posterior().layers
     for row in laplace.coverage():
         assert row.layer is not None
         posterior = layers[row.layer]
-        assert isinstance(posterior, Inf)
+        assert isinstance(posterior, InfPosterior)
         assert posterior.clipped > 0
         share = posterior.clipped / (posterior.shape[0] * posterior.shape[1])
         assert f"clipped at 0 for {share:.0%} of its weights" in row.reason
-    ours = Laplace(model, "classification", structure="inf", rank=20, fisher="exact").fit([(x, y)], progress=False)
+    ours = flat_laplace(model, "classification", structure="inf", rank=20, fisher="exact").fit([(x, y)], progress=False)
     assert not any("clipped" in row.reason for row in ours.coverage())
 
 
@@ -308,7 +310,7 @@ def test_bytes_are_off_by_half_a_step_at_most(structure: str) -> None:
     curvature = layer(examples=300)
     assert curvature.diagonal is not None
     options = {"rank": 5} if structure == "inf" else {}
-    posterior = STRUCTURES[structure].from_curvature(
+    posterior = POSTERIORS[structure].from_curvature(
         curvature, prior=LayerPrior(0.0), num_data=1.0, storage=torch.uint8, **options
     )
     assert posterior.state_dict()["information"].dtype == torch.uint8
@@ -333,7 +335,7 @@ def test_samples_formed_some_rows_at_a_time_are_the_same(
     model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 4)).double()
     loader = [(torch.randn(20, 6, dtype=torch.float64), torch.arange(20) % 4)]
     options: dict[str, Any] = {"rank": rank, "correction": correction, "prior": "activation", "prior_rank": prior_rank}
-    laplace = Laplace(model, "classification", **options).fit(loader, progress=False)
+    laplace = flat_laplace(model, "classification", **options).fit(loader, progress=False)
     for layer in laplace.posterior(prior_precision=0.3).layers.values():
         noise = torch.randn(3, *layer.shape, dtype=torch.float64)
         whole = layer.transform(noise)

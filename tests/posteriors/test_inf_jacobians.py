@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from curvatures import make_curvature, random_gradients
-from infoform.posteriors import Inf
+from infoform.posteriors import InfPosterior
 from infoform.posteriors.inf import jacobians as outer
 from infoform.priors import LayerPrior
 
@@ -28,7 +28,7 @@ def test_covariances_do_not_depend_on_how_many_are_formed_at_a_time(
     vectors = torch.linalg.qr(normal(A, prior_rank)).Q if prior_rank else None
     values = normal(prior_rank).square() if prior_rank else None
     prior = LayerPrior(normal(A).square() + 0.1, vectors, values)
-    posterior = Inf.from_curvature(curvature, prior=prior, num_data=40.0, rank=5, support=support)
+    posterior = InfPosterior.from_curvature(curvature, prior=prior, num_data=40.0, rank=5, support=support)
     inputs, outputs = normal(7, A), normal(7, C, G)
     jacobians = torch.einsum("ncg,na->ncga", outputs, inputs).flatten(2)
     expected = jacobians @ torch.linalg.solve(posterior.dense(), jacobians.mT)

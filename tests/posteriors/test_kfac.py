@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from checks import check_posterior
-from infoform.posteriors import Kfac
+from infoform.posteriors import KfacPosterior
 from infoform.priors import LayerPrior
 
 G, A = 4, 6
@@ -18,15 +18,15 @@ def factor(size: int, *, samples: int, seed: int = 0, dtype: torch.dtype = torch
     return (x.T @ x / samples).to(dtype)
 
 
-def kfac(a: Tensor, g: Tensor, *, tau: float = 0.7, num_data: float = 40.0, damping: str = "factored") -> Kfac:
-    return Kfac(LayerPrior(tau), num_data, a, g, damping)
+def kfac(a: Tensor, g: Tensor, *, tau: float = 0.7, num_data: float = 40.0, damping: str = "factored") -> KfacPosterior:
+    return KfacPosterior(LayerPrior(tau), num_data, a, g, damping)
 
 
 def without_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:
         raise AssertionError("eigenvectors are not needed here")
 
-    monkeypatch.setattr("infoform.posteriors.kfac.structure.symmetric_eigh", refuse)
+    monkeypatch.setattr("infoform.posteriors.kfac.posterior.symmetric_eigh", refuse)
 
 
 @pytest.mark.parametrize("samples", [2, 30])
@@ -40,7 +40,7 @@ def test_factored_damping_needs_no_eigenvectors(samples: int, monkeypatch: pytes
 def test_both_forms_are_the_same_gaussian() -> None:
     a, g = factor(A, samples=30), factor(G, samples=30, seed=1)
     by_roots = kfac(a, g)
-    by_vectors = Kfac(LayerPrior(torch.full((A,), 0.7, dtype=torch.float64)), 40.0, a, g, "factored")
+    by_vectors = KfacPosterior(LayerPrior(torch.full((A,), 0.7, dtype=torch.float64)), 40.0, a, g, "factored")
     jacobians = torch.randn(3, 2, G, A, dtype=torch.float64)
     inputs, outputs = torch.randn(3, A, dtype=torch.float64), torch.randn(3, 2, G, dtype=torch.float64)
     assert_close(by_roots.dense(), by_vectors.dense())

@@ -13,10 +13,12 @@ from sklearn.datasets import load_diabetes, load_digits
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from curvatures import POSTERIORS
+from flat import flat_laplace
 from infoform import Laplace
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import expanded_diagonal, select_pairs
-from infoform.posteriors import STRUCTURES, Inf
+from infoform.posteriors import InfPosterior, LayerPosterior
 from infoform.priors import LayerPrior
 
 
@@ -44,14 +46,14 @@ def digits_cnn() -> Laplace:
         *(nn.Flatten(), nn.Linear(48, 24), nn.ReLU(), nn.Linear(24, 10)),
     ).double()
     train(model, x, y, nn.CrossEntropyLoss(), steps=60)
-    return Laplace(model, "classification", statistics="all", fisher="exact").fit([(x, y)], progress=False)
+    return flat_laplace(model, "classification", statistics="all", fisher="exact").fit([(x, y)], progress=False)
 
 
 def digits_mlp() -> Laplace:
     x, y = digits(200)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10)).double()
     train(model, x, y, nn.CrossEntropyLoss(), steps=100)
-    return Laplace(model, "classification", statistics="all", fisher="exact").fit([(x, y)], progress=False)
+    return flat_laplace(model, "classification", statistics="all", fisher="exact").fit([(x, y)], progress=False)
 
 
 def diabetes_mlp() -> Laplace:
@@ -60,7 +62,7 @@ def diabetes_mlp() -> Laplace:
     y = (y - y.mean()) / y.std()
     model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 1)).double()
     train(model, x, y, nn.MSELoss(), steps=100)
-    return Laplace(model, "regression", statistics="all", fisher="exact").fit([(x, y)], progress=False)
+    return flat_laplace(model, "regression", statistics="all", fisher="exact").fit([(x, y)], progress=False)
 
 
 NETWORKS: dict[str, Callable[[], Laplace]] = {
@@ -95,7 +97,10 @@ def exact(curvature: Curvature) -> Tensor:  # I (G * A, G * A)
 
 def estimate(structure: str, curvature: Curvature, **options: Any) -> Tensor:  # (G * A, G * A)
     """Return a structure's estimate of I."""
-    return STRUCTURES[structure].from_curvature(curvature, prior=LayerPrior(0.0), num_data=1.0, **options).dense()
+    posterior: LayerPosterior = POSTERIORS[structure].from_curvature(
+        curvature, prior=LayerPrior(0.0), num_data=1.0, **options
+    )
+    return posterior.dense()
 
 
 def papers_inf(curvature: Curvature, *, rank: int, support: str = "grid") -> Tensor:
@@ -185,7 +190,7 @@ def test_inf_is_a_proper_posterior_where_the_kept_pairs_explain_less_than_the_di
     informed = q > 1e-14 * q.max()  # what has no information is held fixed
     shrink = 0.9 * float((curvature.diagonal[informed] / q[informed]).min())
     shrunk = replace(curvature, bases={"activation": replace(eigen, eigenvalues=shrink * eigen.eigenvalues)})
-    posterior = Inf.from_curvature(
+    posterior = InfPosterior.from_curvature(
         shrunk,
         prior=LayerPrior(0.0),
         num_data=1.0,

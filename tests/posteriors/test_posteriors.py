@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from checks import check_posterior, check_with_prior
-from curvatures import make_curvature, random_gradients
+from curvatures import POSTERIORS, make_curvature, random_gradients
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import Eigenbasis
-from infoform.posteriors import PRESETS, STRUCTURES, Full, Inf, LayerPosterior
+from infoform.posteriors import PRESETS, STRUCTURES, FullPosterior, InfPosterior, LayerPosterior
 from infoform.priors import LayerPrior
 
 G, A = 4, 6
@@ -75,7 +75,8 @@ def layer(*, examples: int = 12, basis_columns: tuple[int, int] | None = None, s
 def build(
     structure: str, curvature: Curvature, *, prior: LayerPrior, num_data: float = 40.0, **options: Any
 ) -> LayerPosterior:
-    return STRUCTURES[structure].from_curvature(curvature, prior=prior, num_data=num_data, **options)
+    built: LayerPosterior = POSTERIORS[structure].from_curvature(curvature, prior=prior, num_data=num_data, **options)
+    return built
 
 
 @every_prior
@@ -198,7 +199,7 @@ def dense_precision(
     basis = torch.kron(eigen.gradient_vectors, eigen.input_vectors)
     if name == "efb":
         return n * (basis * eigen.eigenvalues.flatten()) @ basis.T + dense_prior(prior)
-    assert isinstance(posterior, Inf)
+    assert isinstance(posterior, InfPosterior)
     low_rank = basis @ naive_core(eigen, options) @ basis.T
     scale = torch.ones(FULL_RANK, dtype=torch.float64) if posterior.scale is None else posterior.scale.flatten()
     rest = curvature.diagonal.flatten() - scale**2 * low_rank.diag()
@@ -385,11 +386,11 @@ def test_statistics_that_were_not_collected_are_named() -> None:
     bare = Curvature("encoder.0", (G, A))
     for name, structure in STRUCTURES.items():
         with pytest.raises(ValueError, match=r"'encoder\.0'.*fit with"):
-            structure.from_curvature(bare, prior=LayerPrior(1.0), num_data=1.0)
-        assert structure.structure == name
+            structure().build(bare, prior=LayerPrior(1.0), num_data=1.0)
+        assert structure.name == structure.posterior.structure == name
     without_basis = Curvature("encoder.0", (G, A), diagonal=layer().diagonal)
     with pytest.raises(ValueError, match=r"gradient basis.*'encoder\.0'"):
-        Inf.from_curvature(without_basis, prior=LayerPrior(1.0), num_data=1.0)
+        InfPosterior.from_curvature(without_basis, prior=LayerPrior(1.0), num_data=1.0)
 
 
 def test_options_that_do_not_exist_are_refused() -> None:
@@ -423,7 +424,7 @@ def test_samples_have_the_posterior_covariance() -> None:
 def test_the_exact_block_is_the_reference() -> None:
     curvature = layer()
     posterior = build("full", curvature, prior=LayerPrior(0.7), num_data=40.0)
-    assert isinstance(posterior, Full)
+    assert isinstance(posterior, FullPosterior)
     assert curvature.block is not None
     assert curvature.diagonal is not None
     expected = 40.0 * curvature.block + 0.7 * torch.eye(FULL_RANK, dtype=torch.float64)

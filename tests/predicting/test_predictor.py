@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, TensorDataset
 
 from dense import assert_close, read_logits
+from flat import flat_laplace
 from infoform import Laplace, Regression
 from infoform.likelihoods import LIKELIHOODS, LINKS, Likelihood
 from infoform.network.batches import read_inputs
@@ -88,7 +89,7 @@ def fitted(
     x = CASES[case].inputs(11)[4:]
     targets = {"classification": torch.randint(0, 3, (7,)), "multilabel": torch.randint(0, 2, (7, 3))}
     given = targets.get(likelihood, torch.randn(7, 3, dtype=torch.float64))
-    laplace = Laplace(
+    laplace = flat_laplace(
         CASES[case].model(),
         ALL_LIKELIHOODS[likelihood],
         statistics="all",

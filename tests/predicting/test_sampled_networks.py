@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from flat import flat_laplace
 from infoform import Laplace, acquire
 from infoform.acquisition import _pool_outputs
 from infoform.network.batches import read_batch, read_inputs
@@ -289,7 +290,7 @@ def test_draws_in_the_memory_of_earlier_ones_are_the_same(structure: str) -> Non
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(200, 300), nn.Tanh(), nn.Linear(300, 3))  # too large to be run several at a time
     x, y = torch.randn(11, 200), torch.arange(11) % 3
-    laplace = Laplace(model, "classification", structure=structure, rank=4).fit([(x, y)], progress=False)
+    laplace = flat_laplace(model, "classification", structure=structure, rank=4).fit([(x, y)], progress=False)
     posterior = laplace.posterior()
     earlier = posterior.sample(2, generator=torch.Generator().manual_seed(0))
     places = {name: drawn.data_ptr() for name, drawn in earlier.items()}

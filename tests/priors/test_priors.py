@@ -13,6 +13,7 @@ from torch import Tensor
 import infoform
 from checks import check_posterior
 from dense import assert_close
+from flat import flat_laplace
 from infoform import Laplace, LayerPrior, Prior
 from infoform.curvature.input_spectrum import input_spectrum
 from infoform.posteriors import PRESETS, STRUCTURES
@@ -28,7 +29,7 @@ WHOLE = 64  # a prior_rank above the inputs of every layer in MODELS
 def fitted(case: str = "linear", **options: Any) -> Laplace:
     given: dict[str, Any] = {"prior": "activation", "structure": "diag", "rank": 4} | options
     data = [(MODELS[case].inputs(9), torch.arange(9) % 3)]
-    return Laplace(MODELS[case].model(), "classification", **given).fit(data, progress=False)
+    return flat_laplace(MODELS[case].model(), "classification", **given).fit(data, progress=False)
 
 
 def input_factor(laplace: Laplace, name: str) -> Tensor:  # (A, A)
@@ -205,7 +206,9 @@ def test_another_precision_keeps_the_strength() -> None:
 def test_the_information_scale_of_a_regression_counts_as_data() -> None:
     model, x = MODELS["linear"].model(), MODELS["linear"].inputs(9)
     y = torch.zeros(9, 3).double()
-    laplace = Laplace(model, infoform.Regression(noise=0.5), structure="diag", prior="activation", prior_rank=WHOLE)
+    laplace = flat_laplace(
+        model, infoform.Regression(noise=0.5), structure="diag", prior="activation", prior_rank=WHOLE
+    )
     laplace.fit([(x, y)], progress=False)
     expected = formula(laplace, "0", tau=1.0, num_data=9 / 0.5**2)
     assert_close(layer_prior(laplace, "0").dense(5, like=expected), expected)
@@ -290,7 +293,7 @@ def test_priors_that_do_not_exist_are_refused() -> None:
 def test_its_strength_goes_with_how_its_precision_was_found(tmp_path: Path) -> None:
     loader = [(torch.randn(9, 4, dtype=torch.float64), torch.arange(9) % 3)]
     model = torch.nn.Sequential(torch.nn.Linear(4, 3)).double()
-    laplace = Laplace(model, "classification", prior="activation", prior_rank=WHOLE).fit(loader, progress=False)
+    laplace = flat_laplace(model, "classification", prior="activation", prior_rank=WHOLE).fit(loader, progress=False)
     expected = {"": 30.0, "evidence": 1.0, "held out": 30.0}
     for how, strength in expected.items():
         if how:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import infoform
+from flat import flat_laplace
 from infoform.posteriors import PRESETS, STRUCTURES
 from infoform.tuning.evidence import maximise
 
@@ -22,7 +23,7 @@ def fit(likelihood: Any = "classification", **options: Any) -> tuple[infoform.La
     torch.manual_seed(1)
     x = torch.randn(40, 4).double()
     y = torch.randn(40, 3).double() if not isinstance(likelihood, str) else torch.randint(0, 3, (40,))
-    laplace = infoform.Laplace(make_model(), likelihood, statistics="all", rank=9, prior_rank=2, **options)
+    laplace = flat_laplace(make_model(), likelihood, statistics="all", rank=9, prior_rank=2, **options)
     return laplace.fit([(x, y)], progress=False), x, y
 
 
@@ -93,7 +94,7 @@ def test_tuning_finds_the_noise_of_a_linear_model() -> None:
     model = nn.Linear(3, 1, bias=False).double()
     with torch.no_grad():
         model.weight.copy_(torch.linalg.lstsq(x, y).solution.T)
-    laplace = infoform.Laplace(model, "regression", structure="full", fisher="exact").fit([(x, y)], progress=False)
+    laplace = flat_laplace(model, "regression", structure="full", fisher="exact").fit([(x, y)], progress=False)
     laplace.tune(noise="evidence")
     assert laplace.noise == pytest.approx(0.3, rel=0.05)
     assert laplace.noise is not None
@@ -137,7 +138,7 @@ def test_evidence_prefers_the_right_model() -> None:
             optimizer.zero_grad()
             (model(x) - y).square().mean().backward()
             optimizer.step()
-        laplace = infoform.Laplace(model, "regression", fisher="exact", structure="full")
+        laplace = flat_laplace(model, "regression", fisher="exact", structure="full")
         return laplace.fit([(x, y)], progress=False).tune().log_evidence()
 
     assert trained(8) > trained(1) + 10

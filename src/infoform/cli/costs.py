@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from infoform.curvature.dimensions import Dimensions
 from infoform.laplace import Laplace
-from infoform.planner import MAX_RANK, plan
-from infoform.planning.rank_budget import rank_curve
-from infoform.posteriors import STRUCTURES
+from infoform.planner import plan
+from infoform.planning.after_fit import MAX_RANK
+from infoform.posteriors import STRUCTURES, RankedStructure
 
 if TYPE_CHECKING:
     from infoform.planning.plan import Plan
@@ -25,17 +24,15 @@ def spectrum(laplace: Laplace, name: str) -> dict[str, Any] | None:
     The bytes are of structure inf, which is the one that has a rank; None for the others.
     """
     curvature = laplace.curvature[name]
-    kind, options = laplace.settings.resolve(None, {})
-    eigen = curvature.bases.get(options.get("basis", laplace.settings.basis))
+    structure = laplace.structure
+    eigen = curvature.bases.get(laplace.settings.flat()["basis"])
     if eigen is None:
         return None
     values = eigen.eigenvalues.double().flatten().sort(descending=True).values.cpu()
-    total = float(values.sum()) + (0.0 if eigen.residual is None else float(eigen.residual.double().sum()))
+    total = eigen.total_energy
     energy, nbytes = values.cumsum(0)[:MAX_RANK], None
-    if kind == "inf" and curvature.diagonal is not None:
-        columns = (eigen.gradient_vectors.shape[1], eigen.input_vectors.shape[1])
-        size = Dimensions(*curvature.shape, columns, curvature.diagonal.dtype)
-        curve = rank_curve(size, eigen, options, max_rank=MAX_RANK)
+    if isinstance(structure, RankedStructure) and curvature.diagonal is not None:
+        curve = structure.rank_curve(curvature, max_rank=MAX_RANK)
         energy, nbytes = curve.energy, curve.nbytes + laplace.prior_bytes(name)
     places = torch.tensor(sorted({*(rank for rank in RANKS if rank < len(energy)), len(energy)})) - 1
     return {
@@ -69,13 +66,23 @@ def by_rank(layers: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
 def structures(laplace: Laplace, planned: "Plan") -> list[dict[str, Any]]:
     """Return the bytes of every structure at this run's rank: those of its own as they are, the others as planned."""
     settings = laplace.settings
+    fit_options = replace(settings.fit, statistics="needed")
     found = []
     for name in STRUCTURES:
-        if name != settings.structure:
-            options = asdict(settings) | {"structure": name, "statistics": "needed"}
-            other = plan(Laplace(laplace.model, laplace.likelihood, prior=laplace.prior.name, **options))
+        if name != laplace.structure.label:
+            other = plan(
+                Laplace(
+                    laplace.model,
+                    laplace.likelihood,
+                    structure=settings.resolve(name),
+                    prior=laplace.prior,
+                    layers=settings.layers,
+                    fit_options=fit_options,
+                    seed=settings.seed,
+                )
+            )
             found.append({"structure": name, "bytes": other.total_bytes, "exact": other.exact, "own": False})
-    own = {"structure": settings.structure, "bytes": planned.total_bytes, "exact": True, "own": True}
+    own = {"structure": laplace.structure.label, "bytes": planned.total_bytes, "exact": True, "own": True}
     return sorted([*found, own], key=lambda one: one["bytes"])
 
 

@@ -26,7 +26,7 @@ class Eigenbasis:
 
     @property
     def total_energy(self) -> float:
-        """Return Σ Λ plus all of the residual, in float64: the trace of the layer's information matrix."""
+        """Return Σ Λ over all pairs, what a truncated basis leaves out included: the trace of the information."""
         left_out = 0.0 if self.residual is None else float(self.residual.double().sum())
         return float(self.eigenvalues.double().sum()) + left_out
 

@@ -13,6 +13,8 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from infoform.laplace import Laplace
+from infoform.options import FitOptions
+from infoform.posteriors import Inf
 from infoform.posteriors.network_posterior import Posterior
 
 # row of the table -> structure and prior
@@ -73,10 +75,8 @@ def run_digits(settings: DigitsSettings) -> DigitsResult:
     laplace = Laplace(
         model,
         "classification",
-        statistics="all",
-        fisher="exact",
-        rank=settings.rank,
-        prior_rank=settings.prior_rank,
+        structure=Inf(rank=settings.rank),
+        fit_options=FitOptions(statistics="all", fisher="exact", input_rank=settings.prior_rank),
         seed=settings.seed,
     )
     laplace.fit(list(zip(train.images.split(100), train.labels.split(100), strict=True)))

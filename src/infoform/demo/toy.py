@@ -8,6 +8,7 @@ from torch.func import functional_call, jacrev
 from torch.nn import functional
 
 from infoform.laplace import Laplace
+from infoform.options import FitOptions
 from infoform.posteriors.network_posterior import Posterior
 
 STRUCTURES = ("diag", "inf", "full")
@@ -53,7 +54,7 @@ def run_toy(settings: ToySettings) -> ToyResult:
             functional.mse_loss(model(x), y / scale).backward()
             optimizer.step()
             schedule.step()
-    laplace = Laplace(model, "regression", statistics="all", fisher="exact", seed=settings.seed)
+    laplace = Laplace(model, "regression", fit_options=FitOptions(statistics="all", fisher="exact"), seed=settings.seed)
     laplace.fit([(x, y / scale)], progress=False)
     assert laplace.noise is not None
     grid = torch.linspace(-6, 6, 241, dtype=torch.float64)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from infoform.integrations.networks import perceptron, train
 from infoform.laplace import Laplace
+from infoform.posteriors import RankedStructure, get_structure
 from infoform.prediction import Prediction
 
 Array = NDArray[Any]
@@ -101,9 +102,10 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
                 batch_size=self.batch_size,
                 generator=generator,
             )
-        laplace = Laplace(
-            self.module_, likelihood, structure=self.structure, rank=self.rank, prior=self.prior, seed=seed
-        )
+        structure = get_structure(self.structure)
+        if isinstance(self.structure, str) and isinstance(structure, RankedStructure):
+            structure = structure.with_options(rank=self.rank)
+        laplace = Laplace(self.module_, likelihood, structure=structure, prior=self.prior, seed=seed)
         laplace.fit(self._batches(inputs[learned], y[learned]), progress=False)
         if self.tune == "evidence":
             laplace.tune()

@@ -34,6 +34,7 @@ class Likelihood(ABC):
     """A probability of targets given the network's outputs f (N, C); immutable."""
 
     name: ClassVar[str]
+    default_prior: ClassVar[str] = "activation"  # for structure "inf": the best by measurement, see docs/predictives.md
     free_noise: bool = False  # whether it has a noise σ that is to be found from data
 
     @abstractmethod

@@ -23,6 +23,7 @@ class Regression(Likelihood):
     """
 
     name: ClassVar[str] = "regression"
+    default_prior: ClassVar[str] = "isotropic"
 
     def __init__(self, noise: float | Sequence[float] | None = None) -> None:
         values = [noise] if isinstance(noise, int | float) else list(noise or [])

@@ -8,24 +8,12 @@ depend on the budget: a larger one gives every layer at least the rank that a sm
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from infoform.common.bytes import show_bytes
-from infoform.curvature.dimensions import Dimensions
-from infoform.curvature.eigenbasis import Eigenbasis, select_pairs
-from infoform.posteriors.planned_bytes import inf_bytes
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """Price and worth of the ranks 1, 2, ... of one layer."""
-
-    nbytes: Tensor  # (ranks,), not decreasing
-    energy: Tensor  # (ranks,), not decreasing: Σ Λ_T
-    total: float  # Σ Λ, what a truncated basis leaves out included
+from infoform.posteriors import RankCurve
 
 
 @dataclass(frozen=True)
@@ -37,34 +25,7 @@ class RankChoice:
     energy: float
 
 
-def rank_curve(size: Dimensions, eigen: Eigenbasis, options: Mapping[str, Any], *, max_rank: int) -> Curve:
-    """Return the curve of a layer up to `max_rank` kept pairs."""
-    values = eigen.eigenvalues.double()
-    limit = min(max_rank, values.numel())
-    first = eigen.core_pairs if options["core"] == "full" else None
-    # ranks are prefixes of this order
-    rows, columns = select_pairs(eigen.eigenvalues, rank=limit, support="top", first=first)
-    row_times, column_times = _first_times(rows, values.shape[0]), _first_times(columns, values.shape[1])
-    used_rows, used_columns = (_counts(times, limit) for times in (row_times, column_times))
-    if options["support"] == "grid":  # a pair is kept as soon as its row and its column are
-        entered = torch.maximum(row_times[:, None], column_times).flatten().cpu()
-        energy = torch.bincount(entered, weights=values.flatten().cpu(), minlength=limit + 1)[:limit].cumsum(0)
-        pairs = used_rows * used_columns
-        coupled = torch.zeros_like(pairs)
-        if first is not None:
-            times = torch.maximum(row_times[first[0]], column_times[first[1]]).cpu()
-            coupled = torch.bincount(times, minlength=limit + 1)[:limit].cumsum(0)
-    else:
-        energy = values[rows, columns].cpu().cumsum(0)
-        pairs = torch.arange(1, limit + 1)
-        coupled = pairs.clamp_max(0 if first is None else first.shape[1])
-    nbytes = inf_bytes(size, options, pairs=pairs, rows=used_rows, columns=used_columns, coupled=coupled)
-    total = float(values.sum()) + (0.0 if eigen.residual is None else float(eigen.residual.double().sum()))
-    allowed = max(1, int((pairs <= max_rank).sum()))
-    return Curve(nbytes[:allowed], energy[:allowed], total)
-
-
-def spend(curves: Mapping[str, Curve], budget: int) -> dict[str, RankChoice]:
+def spend(curves: Mapping[str, RankCurve], budget: int) -> dict[str, RankChoice]:
     """Return what each layer gets of a budget of bytes for all; every layer gets rank 1 at least."""
     least = sum(int(curve.nbytes[0]) for curve in curves.values())
     if least > budget:
@@ -103,20 +64,11 @@ def spend(curves: Mapping[str, Curve], budget: int) -> dict[str, RankChoice]:
     return {name: choice_at(curves[name], place[name] + 1) for name in names}
 
 
-def choice_at(curve: Curve, rank: int) -> RankChoice:
+def choice_at(curve: RankCurve, rank: int) -> RankChoice:
     return RankChoice(rank, int(curve.nbytes[rank - 1]), float(curve.energy[rank - 1]))
 
 
-def _first_times(indices: Tensor, count: int) -> Tensor:  # (K,) -> (count,): when each index is first used; K if never
-    never = torch.full((count,), len(indices), device=indices.device)
-    return never.scatter_reduce(0, indices, torch.arange(len(indices), device=indices.device), "amin")
-
-
-def _counts(times: Tensor, limit: int) -> Tensor:  # -> (limit,): how many are used at rank 1, 2, ...
-    return torch.bincount(times.cpu(), minlength=limit + 1)[:limit].cumsum(0)
-
-
-def _envelope(curve: Curve) -> Tensor:
+def _envelope(curve: RankCurve) -> Tensor:
     """Return the positions of the corners of the concave envelope, the cheapest first."""
     last = torch.ones(1, dtype=torch.bool)
     corner = torch.cat([curve.nbytes.diff() > 0, last]).nonzero().squeeze(1)  # the best of equal price

@@ -1,16 +1,20 @@
-"""Structures: to add one, write a file with a final `LayerPosterior` and a line in `STRUCTURES`."""
+"""Structures: to add one, write a file with a `Structure` and its `LayerPosterior`, and a line in `STRUCTURES`."""
 
+from dataclasses import replace
 from typing import Any
 
+from infoform.common.checks import check_choice
 from infoform.posteriors.base import LayerPosterior
-from infoform.posteriors.diag import Diag
-from infoform.posteriors.efb import Efb
-from infoform.posteriors.full import Full
-from infoform.posteriors.inf.options import CORES, CORRECTIONS
+from infoform.posteriors.diag import Diag, DiagPosterior
+from infoform.posteriors.efb import Efb, EfbPosterior
+from infoform.posteriors.full import Full, FullPosterior
+from infoform.posteriors.inf.posterior import CORES, CORRECTIONS, InfPosterior
 from infoform.posteriors.inf.structure import Inf
-from infoform.posteriors.kfac.structure import DAMPINGS, Kfac
+from infoform.posteriors.kfac.posterior import DAMPINGS, KfacPosterior
+from infoform.posteriors.kfac.structure import Kfac
+from infoform.posteriors.structure import STORAGES, Rank, RankCurve, RankedStructure, Structure
 
-STRUCTURES: dict[str, type[LayerPosterior]] = {
+STRUCTURES: dict[str, type[Structure]] = {
     "diag": Diag,
     "kfac": Kfac,
     "efb": Efb,
@@ -18,23 +22,55 @@ STRUCTURES: dict[str, type[LayerPosterior]] = {
     "full": Full,
 }
 
-# a structure with some of its options set: the forms of the paper
+# structures with some of their options set: the forms of the paper
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "inf-paper": ("inf", {"basis": "activation", "support": "grid", "correction": "additive", "core": "diagonal"}),
     "efb-paper": ("efb", {"basis": "activation"}),
     "okf-paper": ("kfac", {"damping": "exact"}),
 }
 
+
+def get_structure(structure: str | Structure, **options: Any) -> Structure:
+    """Return the structure of that name with these options, or the object as it is with them changed.
+
+    Args:
+        structure: A name in `STRUCTURES` or `PRESETS`, or a `Structure`.
+        options: Options that differ from the structure's, or the preset's, own.
+
+    Raises:
+        ValueError: If there is no structure of that name.
+        TypeError: If the structure has no such option.
+    """
+    if isinstance(structure, Structure):
+        return structure.with_options(**options) if options else structure
+    check_choice("structure", structure, [*STRUCTURES, *PRESETS])
+    if structure in STRUCTURES:
+        return STRUCTURES[structure]().with_options(**options)
+    name, preset = PRESETS[structure]
+    return replace(STRUCTURES[name]().with_options(**preset | options), preset=structure)  # type: ignore[type-var]
+
+
 __all__ = [
     "CORES",
     "CORRECTIONS",
     "DAMPINGS",
     "PRESETS",
+    "STORAGES",
     "STRUCTURES",
     "Diag",
+    "DiagPosterior",
     "Efb",
+    "EfbPosterior",
     "Full",
+    "FullPosterior",
     "Inf",
+    "InfPosterior",
     "Kfac",
+    "KfacPosterior",
     "LayerPosterior",
+    "Rank",
+    "RankCurve",
+    "RankedStructure",
+    "Structure",
+    "get_structure",
 ]

@@ -6,7 +6,7 @@ with other numbers (`with_prior`), and what has to be computed from both is comp
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, overload
@@ -17,7 +17,6 @@ from typing_extensions import Self
 
 from infoform.common.randomness import normal
 from infoform.curvature.curvature import Curvature
-from infoform.curvature.request import StatisticsRequest
 from infoform.priors import LayerPrior
 
 _ORIGIN = "origin"  # where an object made by `with_prior` finds the one it was made from
@@ -48,20 +47,9 @@ class LayerPosterior(ABC):
     """
 
     structure: ClassVar[str]
-    OPTIONS: ClassVar[tuple[str, ...]]  # keyword arguments of from_curvature besides prior and num_data
 
     prior: LayerPrior
     num_data: float
-
-    @classmethod
-    @abstractmethod
-    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
-        """Return the statistics that `from_curvature` needs with these options."""
-
-    @classmethod
-    @abstractmethod
-    def from_curvature(cls, curvature: Curvature, *, prior: LayerPrior, num_data: float, **options: Any) -> Self:
-        """Build the posterior of one layer."""
 
     @property
     @abstractmethod
@@ -76,6 +64,16 @@ class LayerPosterior(ABC):
     @property
     @abstractmethod
     def device(self) -> torch.device: ...
+
+    @property
+    def rank(self) -> int | None:
+        """Return the number of kept eigenpairs; None for a structure that has no rank."""
+        return None
+
+    @property
+    def kept_energy(self) -> float | None:
+        """Return Σ Λ of the kept eigenpairs; None for a structure that has no rank."""
+        return None
 
     @property
     def noise_shape(self) -> tuple[int, ...]:

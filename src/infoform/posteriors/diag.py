@@ -3,29 +3,30 @@
 A weight without information (f = 0) is held fixed where τ = 0, as in the paper.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from infoform.common.checks import check_choice
 from infoform.curvature.curvature import Curvature
+from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.request import StatisticsRequest
 from infoform.posteriors.base import LayerPosterior, required
 from infoform.posteriors.quantise import read_back, round_to
 from infoform.posteriors.row_blocks import RowBlocks, row_covariance
+from infoform.posteriors.structure import STORAGES, Structure, diagonal_bytes
 from infoform.priors import LayerPrior
 
 
 @dataclass(frozen=True, eq=False)
-class Diag(LayerPosterior):
+class DiagPosterior(LayerPosterior):
     """Independent weights with the exact diagonal of the information matrix."""
 
     structure: ClassVar[str] = "diag"
-    OPTIONS: ClassVar[tuple[str, ...]] = ("storage",)
 
     prior: LayerPrior
     num_data: float
@@ -33,11 +34,7 @@ class Diag(LayerPosterior):
     information_steps: Tensor | None = None  # (2,), where f is stored as bytes
 
     @classmethod
-    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
-        return StatisticsRequest(diagonal=True)
-
-    @classmethod
-    def from_curvature(  # type: ignore[override]
+    def from_curvature(
         cls, curvature: Curvature, *, prior: LayerPrior, num_data: float, storage: torch.dtype | None = None
     ) -> Self:
         diagonal = required(curvature.diagonal, "diagonal", curvature)
@@ -88,3 +85,37 @@ class Diag(LayerPosterior):
         information = read_back(self.information, self.information_steps, self.dtype)
         diagonal = self.num_data * information + self.prior.precision
         return RowBlocks(diagonal.to(self.dtype), self.prior)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diag(Structure):
+    """Independent weights with the exact diagonal of the information matrix.
+
+    Args:
+        storage: "float32", "bfloat16" or "uint8" for the diagonal; None for the dtype of the statistics.
+
+    Raises:
+        ValueError: If the storage is none of these.
+
+    Example:
+        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Diag(storage="uint8"))
+    """
+
+    name: ClassVar[str] = "diag"
+    posterior: ClassVar[type[DiagPosterior]] = DiagPosterior
+
+    storage: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("storage", self.storage, [None, *STORAGES])
+
+    def statistics(self) -> StatisticsRequest:
+        return StatisticsRequest(diagonal=True)
+
+    def build(self, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> DiagPosterior:
+        return DiagPosterior.from_curvature(
+            curvature, prior=prior, num_data=num_data, storage=None if self.storage is None else STORAGES[self.storage]
+        )
+
+    def planned_bytes(self, size: Dimensions, *, layer: str) -> int:
+        return diagonal_bytes(size, self.storage)

@@ -6,25 +6,26 @@ Kept as eigenpairs of I, so that with an isotropic prior another N or τ costs n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from infoform.curvature.curvature import Curvature
+from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.eigenbasis import symmetric_eigh
 from infoform.curvature.request import StatisticsRequest
 from infoform.posteriors.base import LayerPosterior, power
+from infoform.posteriors.structure import Structure
 from infoform.priors import LayerPrior
 
 
 @dataclass(frozen=True, eq=False)
-class Full(LayerPosterior):
+class FullPosterior(LayerPosterior):
     """All correlations of one layer."""
 
     structure: ClassVar[str] = "full"
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     prior: LayerPrior
     num_data: float
@@ -33,11 +34,7 @@ class Full(LayerPosterior):
     num_outputs: int
 
     @classmethod
-    def request(cls, options: Mapping[str, Any]) -> StatisticsRequest:
-        return StatisticsRequest(block=True)
-
-    @classmethod
-    def from_curvature(cls, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> Self:  # type: ignore[override]
+    def from_curvature(cls, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> Self:
         if curvature.block is None:
             size = curvature.shape[0] * curvature.shape[1]
             raise ValueError(
@@ -123,3 +120,34 @@ class Full(LayerPosterior):
                 f"with prior_precision = 0 the exact block has no precision in {missing} directions; "
                 "give a prior_precision above 0, or fit on more data."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Full(Structure):
+    """The exact information matrix of every layer, for layers small enough to hold it.
+
+    Example:
+        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Full())
+    """
+
+    name: ClassVar[str] = "full"
+    posterior: ClassVar[type[FullPosterior]] = FullPosterior
+
+    def statistics(self) -> StatisticsRequest:
+        return StatisticsRequest(block=True)
+
+    def build(self, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> FullPosterior:
+        return FullPosterior.from_curvature(curvature, prior=prior, num_data=num_data)
+
+    def planned_bytes(self, size: Dimensions, *, layer: str) -> int:
+        return size.dtype.itemsize * (size.weights**2 + size.weights)
+
+    def check_layers(self, shapes: Mapping[str, tuple[int, int]], *, block_limit: int) -> None:
+        for name, (outputs, inputs) in shapes.items():
+            size = outputs * inputs
+            if size > block_limit:
+                raise ValueError(
+                    f"structure='full' holds layers of at most block_limit={block_limit} weights, "
+                    f"got {size} in layer '{name}'; leave it out with layers=, raise block_limit "
+                    f"({8 * size**2 / 2**30:.3g} GiB in float64), or use another structure."
+                )

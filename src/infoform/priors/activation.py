@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from infoform.common.checks import check_whole
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.priors.base import LayerPrior, Prior
 from infoform.priors.precision import check_precision, layer_precision
@@ -28,9 +29,19 @@ STRENGTH_BY_EVIDENCE = 1.0
 
 
 class Activation(Prior):
-    """τ I + strength √(N τ) A; `precision` is τ, or a mapping from layer names to their τ.
+    """τ I + strength √(N τ) A: stiff along the input directions that the data use.
 
-    Where it is not given, the strength is 30, and 1 for a τ that was tuned by evidence.
+    Args:
+        precision: τ, or a mapping from layer names to their τ.
+        rank: Eigenpairs of A that it uses; where not given, as many as the fit keeps, which are 8.
+        strength: How stiff it is; where not given 30, and 1 for a τ that was tuned by evidence.
+        by_evidence: Whether τ was tuned by evidence.
+
+    Raises:
+        ValueError: If a number is negative or not finite.
+
+    Example:
+        >>> laplace = infoform.Laplace(model, "classification", prior=infoform.Activation(rank=16, strength=30))
     """
 
     name: ClassVar[str] = "activation"
@@ -40,10 +51,14 @@ class Activation(Prior):
         self,
         precision: float | Mapping[str, float] = 1.0,
         *,
+        rank: int | None = None,
         strength: float | None = None,
         by_evidence: bool = False,
     ) -> None:
         self.precision = check_precision(precision)
+        if rank is not None:
+            check_whole("rank", rank, least=0)
+        self.rank = rank
         if strength is not None and not 0 <= strength < math.inf:
             raise ValueError(f"the strength of the activation prior must be finite and not negative, got {strength}.")
         self.given = None if strength is None else float(strength)
@@ -65,10 +80,17 @@ class Activation(Prior):
         return LayerPrior(diagonal, inputs.vectors, epsilon * inputs.values, pull=precision)
 
     def with_precision(self, precision: float | Mapping[str, float]) -> "Activation":
-        return Activation(precision, strength=self.given, by_evidence=self.by_evidence)
+        return self._with(precision=precision)
+
+    def with_rank(self, rank: int) -> "Activation":
+        return self._with(rank=rank)
 
     def tuned(self, *, by_evidence: bool) -> "Activation":
-        return Activation(self.precision, strength=self.given, by_evidence=by_evidence)
+        return self._with(by_evidence=by_evidence)
 
     def settings(self) -> dict[str, Any]:
-        return {"precision": self.precision, "strength": self.given, "by_evidence": self.by_evidence}
+        own = {"precision": self.precision, "strength": self.given, "by_evidence": self.by_evidence}
+        return own if self.rank is None else own | {"rank": self.rank}
+
+    def _with(self, **changed: Any) -> "Activation":
+        return Activation(**self.settings() | changed)

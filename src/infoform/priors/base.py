@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.input_spectrum import InputSpectrum
 
 
@@ -91,6 +92,7 @@ class Prior(ABC):
     needs_inputs: ClassVar[bool]  # whether `layer` needs the spectrum of the layer's inputs
 
     precision: float | dict[str, float]  # τ, for all layers or by layer
+    rank: int | None = None  # eigenpairs of a layer's inputs that it uses; None for as many as a fit keeps
 
     @abstractmethod
     def layer(self, name: str, *, num_data: float, inputs: InputSpectrum | None) -> LayerPrior:
@@ -99,6 +101,18 @@ class Prior(ABC):
     @abstractmethod
     def with_precision(self, precision: Any) -> Self:
         """Return the same prior with another τ."""
+
+    def with_rank(self, rank: int) -> "Prior":
+        """Return the same prior with another number of eigenpairs of a layer's inputs."""
+        raise ValueError(f"the {self.name} prior has no rank, got {rank}; leave it out.")
+
+    def planned_bytes(self, size: Dimensions) -> int:
+        """Return the bytes that it stores for a layer besides τ: a precision for each input, and leading eigenpairs."""
+        if not self.needs_inputs or size.input_rank is None:
+            return 0
+        pairs, item = min(size.input_rank, size.inputs), size.dtype.itemsize
+        vectors = torch.bfloat16.itemsize if size.dtype == torch.float32 else item
+        return item * (size.inputs + pairs) + vectors * pairs * size.inputs
 
     def tuned(self, *, by_evidence: bool) -> Self:
         """Return the prior whose τ is to be found by evidence, or on held-out data."""

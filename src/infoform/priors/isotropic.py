@@ -9,7 +9,17 @@ from infoform.priors.precision import check_precision, layer_precision
 
 
 class Isotropic(Prior):
-    """τ I; `precision` is τ, or a mapping from layer names to their τ."""
+    """τ I, the prior of the paper.
+
+    Args:
+        precision: τ, or a mapping from layer names to their τ.
+
+    Raises:
+        ValueError: If τ is negative or not finite.
+
+    Example:
+        >>> laplace = infoform.Laplace(model, "classification", prior=infoform.Isotropic(10.0))
+    """
 
     name: ClassVar[str] = "isotropic"
     needs_inputs: ClassVar[bool] = False

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import infoform
+from flat import flat_laplace
 from infoform.data.images import spaced
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, ClassificationSettings, Parts
@@ -104,7 +104,7 @@ def test_a_method_is_tuned_on_what_it_says_and_scored_as_by_hand(result: Result,
     training = Training(2, 20, 1e-2, SETTINGS.l2)
     network = train(experiment.network, x, y, training=training, seed=0, path=tmp_path / "n.pt").network
     prior = Activation(strength=1.0)  # what a method has whose name does not say it
-    laplace = infoform.Laplace(network, "classification", rank=3, prior=prior, prior_rank=4, seed=0)
+    laplace = flat_laplace(network, "classification", rank=3, prior=prior, prior_rank=4, seed=0)
     laplace.fit([parts.curvature], progress=False)
 
     def nll(data: tuple[Tensor, Tensor], tau: float, samples: int) -> float:

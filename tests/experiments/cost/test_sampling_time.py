@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import infoform
+from flat import flat_laplace
 from infoform.experiments import Result
 from infoform.experiments.cost.sampling_time import EXPERIMENT, TimeSettings, in_rounds, one_thread
 from infoform.experiments.cost.stand_ins import stand_in
@@ -41,7 +41,7 @@ def test_threads_are_as_before_even_after_an_error() -> None:
 
 def test_stand_ins_have_the_shapes_of_a_fit() -> None:
     model = build("tiny-resnet")
-    laplace = infoform.Laplace(model, "classification", statistics="all", block_limit=1)
+    laplace = flat_laplace(model, "classification", statistics="all", block_limit=1)
     laplace.fit([torch.randn(3, 3, 32, 32)], progress=False)
     for structure in ("kfac", "efb-paper"):
         one = stand_in(model, structure)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import infoform
+from flat import flat_laplace
 from infoform.experiments import Result
 from infoform.experiments.cost.spectra import EXPERIMENT, RANKS, SpectraSettings, histogram, layer_spectrum
 
@@ -15,7 +16,7 @@ def laplace() -> infoform.Laplace:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(200, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     data = [torch.randn(300, 200, dtype=torch.float64)]
-    return infoform.Laplace(model, "classification", fisher="exact").fit(data, progress=False)
+    return flat_laplace(model, "classification", fisher="exact").fit(data, progress=False)
 
 
 def test_the_energy_is_the_trace_of_the_information(laplace: infoform.Laplace) -> None:

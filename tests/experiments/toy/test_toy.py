@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from infoform import Laplace, Regression
+from flat import flat_laplace
+from infoform import Regression
 from infoform.experiments import Result, get_experiment
 from infoform.experiments.runner import write_page
 from infoform.experiments.toy.experiment import EXPERIMENT, METHODS, BandSettings, pseudo_root
@@ -54,7 +55,7 @@ def test_every_method_has_a_band_at_every_setting(pieces: dict[str, Any]) -> Non
 
 def test_equal_bands_are_those_of_the_library(pieces: dict[str, Any]) -> None:
     (x, y), model = toy_data(SETTINGS, 0), toy_network(SETTINGS, 0)
-    laplace = Laplace(model, Regression(3.0), structure="diag", fisher="exact").fit([(x, y)], progress=False)
+    laplace = flat_laplace(model, Regression(3.0), structure="diag", fisher="exact").fit([(x, y)], progress=False)
     laplace.prior_precision = 0.01
     grid = torch.linspace(-6, 6, 13).double().unsqueeze(1)
     expected = laplace.predict(grid).epistemic.sqrt().flatten()

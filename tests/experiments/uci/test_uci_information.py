@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.experiments import Result
 from infoform.experiments.networks.shallow import ShallowStack
-from infoform.experiments.uci.estimators import ESTIMATORS
 from infoform.experiments.uci.information import (
     EXPERIMENT,
     both_errors,
@@ -18,6 +18,7 @@ from infoform.experiments.uci.information import (
     ratios,
     unclipped,
 )
+from infoform.experiments.uci.structures import STRUCTURES
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def fitted() -> tuple[infoform.Laplace, Tensor]:
     generator = torch.Generator().manual_seed(0)
     model = ShallowStack.drawn(1, 3, 6, generator=generator).network(0)
     x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
-    laplace = infoform.Laplace(model, "regression", structure="full", statistics="all", fisher="exact")
+    laplace = flat_laplace(model, "regression", structure="full", statistics="all", fisher="exact")
     return laplace.fit([(x, x.sum(1, keepdim=True).sin())], progress=False), x
 
 
@@ -67,9 +68,9 @@ def test_the_printed_correction_has_an_exact_diagonal_and_ours_is_definite_too(
     laplace, _ = fitted
     reference = information(laplace.posterior(prior_precision=0.0, num_data=1.0))
     for label in ("inf 100%", "inf 5%", "ours 5%", "ours"):
-        assert both_errors(information(unclipped(laplace, ESTIMATORS[label])), reference)[0] < 1e-9
-    assert lowest(unclipped(laplace, ESTIMATORS["inf 100%"]), reference) < -1e-3
-    assert lowest(unclipped(laplace, ESTIMATORS["ours 5%"]), reference) > -1e-12
+        assert both_errors(information(unclipped(laplace, STRUCTURES[label])), reference)[0] < 1e-9
+    assert lowest(unclipped(laplace, STRUCTURES["inf 100%"]), reference) < -1e-3
+    assert lowest(unclipped(laplace, STRUCTURES["ours 5%"]), reference) > -1e-12
 
 
 def test_variances_are_compared_at_equal_hyperparameters(fitted: tuple[infoform.Laplace, Tensor]) -> None:

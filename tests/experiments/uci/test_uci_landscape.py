@@ -7,8 +7,8 @@ from torch.distributions import Normal
 from torch.testing import assert_close
 
 import infoform
+from flat import flat_laplace
 from infoform.experiments import Result
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.networks.shallow import ShallowStack
 from infoform.experiments.uci.landscape import (
     EXPERIMENT,
@@ -27,14 +27,14 @@ def make() -> tuple[infoform.Laplace, torch.Tensor, torch.Tensor]:
     model = ShallowStack.drawn(1, 3, 6, generator=generator).network(0)
     x = torch.randn(30, 3, generator=generator, dtype=torch.float64)
     y = x.sum(1, keepdim=True).sin()
-    laplace = infoform.Laplace(model, "regression", statistics="all", fisher="exact")
+    laplace = flat_laplace(model, "regression", statistics="all", fisher="exact")
     return laplace.fit([(x, y)], progress=False), x, y
 
 
 @pytest.mark.parametrize("structure", ["kfac", "inf", "diag", "full"])
 def test_every_point_is_what_its_own_posterior_gives(structure: str) -> None:
     laplace, x, y = make()
-    found = landscape(laplace, Estimator(structure), x, y, SETTINGS)
+    found = landscape(laplace, infoform.get_structure(structure), x, y, SETTINGS)
     assert laplace.num_data is not None
     assert laplace.noise is not None
     for row, data in enumerate(powers(SETTINGS.data_powers, 3)):
@@ -65,7 +65,7 @@ def test_no_deviation_gives_the_plain_network() -> None:
 def test_axes_of_different_lengths_are_refused() -> None:
     laplace, x, y = make()
     with pytest.raises(ValueError, match=r"same number of powers of ten, got 2\.0 and 3\.0"):
-        landscape(laplace, Estimator("diag"), x, y, replace(SETTINGS, precision_powers=(0.0, 3.0)))
+        landscape(laplace, infoform.Diag(), x, y, replace(SETTINGS, precision_powers=(0.0, 3.0)))
 
 
 def test_pieces_a_page_and_a_picture(small_uci: Path) -> None:

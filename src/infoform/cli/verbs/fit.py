@@ -13,8 +13,9 @@ from infoform.cli.record import Record, recorded
 
 if TYPE_CHECKING:
     from infoform.laplace import Laplace
-    from infoform.likelihoods import Likelihood
     from infoform.priors import Prior
+
+PRIOR_OPTIONS = ("prior", "prior_strength", "prior_precision")
 
 
 def fit(
@@ -159,6 +160,7 @@ def _fitted(
     from infoform.cli.run_folder import read_for
     from infoform.laplace import Laplace
     from infoform.likelihoods import Regression, get_likelihood
+    from infoform.options import Settings
 
     source = ModelSource.given(model)
     chosen = get_likelihood(likelihood)
@@ -166,12 +168,19 @@ def _fitted(
         if not isinstance(chosen, Regression):
             raise Mistake(f"--noise is for regression, got --likelihood {likelihood}; leave it out.")
         chosen = Regression(noise)
-    settings = asdict(posterior)
-    precision, strength = settings.pop("prior_precision"), settings.pop("prior_strength")
-    if strength is not None:
-        settings["prior"] = _strong(posterior, chosen, strength)
     network = source.load(model.device)
-    laplace = Laplace(network, chosen, **settings | {"rank": read_rank(posterior.rank)})
+    flat = asdict(posterior) | {"rank": read_rank(posterior.rank)}
+    precision = posterior.prior_precision
+    settings = Settings.from_flat({name: value for name, value in flat.items() if name not in PRIOR_OPTIONS})
+    laplace = Laplace(
+        network,
+        chosen,
+        structure=settings.structure,
+        prior=_prior(posterior, settings.structure.default_prior(chosen)),
+        layers=settings.layers,
+        fit_options=settings.fit,
+        seed=settings.seed,
+    )
     if precision is not None:
         laplace.prior_precision = precision
     if source.weights is None:
@@ -181,14 +190,17 @@ def _fitted(
     return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
 
 
-def _strong(posterior: PosteriorOptions, likelihood: "Likelihood", strength: float) -> "Prior":
-    from infoform.defaults import default_prior
+def _prior(posterior: PosteriorOptions, default: str) -> "str | Prior | None":
+    """Return the prior that the options name; None for the default one."""
+    from infoform.options import PRIOR_RANK
     from infoform.priors import Activation
 
-    name = posterior.prior or default_prior(posterior.structure, likelihood)
-    if name != Activation.name:
+    name = posterior.prior or default
+    if posterior.prior_strength is not None and name != Activation.name:
         raise Mistake(f"--prior-strength is of the activation prior, got the {name} one; add --prior activation.")
-    return Activation(strength=strength)
+    if posterior.prior_strength is None and (posterior.prior_rank == PRIOR_RANK or name != Activation.name):
+        return posterior.prior
+    return Activation(rank=posterior.prior_rank, strength=posterior.prior_strength)
 
 
 def _updated(
@@ -217,7 +229,7 @@ def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
     from infoform.planner import plan
 
     planned = plan(laplace)
-    table = Table("layer", title=f"Posterior ({laplace.settings.structure}, prior {laplace.prior.name})")
+    table = Table("layer", title=f"Posterior ({laplace.structure.label}, prior {laplace.prior.name})")
     for head in ("shape", "rank", "bytes", "energy kept"):
         table.add_column(head, justify="right")
     for layer in planned.layers:
@@ -236,7 +248,7 @@ def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
     record.result = {
         **about,
         "likelihood": laplace.likelihood.name,
-        "settings": laplace.settings,
+        "settings": laplace.settings.flat(),
         "prior": laplace.prior.name,
         "prior_precision": laplace.prior_precision,
         "num_data": laplace.num_data,

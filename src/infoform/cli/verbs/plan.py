@@ -12,6 +12,7 @@ from infoform.cli.record import recorded
 
 if TYPE_CHECKING:
     from infoform.planning.plan import Plan
+    from infoform.posteriors import Structure
 
 
 def plan(
@@ -124,7 +125,6 @@ def _before(
     from infoform.cli.model_source import ModelSource
     from infoform.cli.run_folder import read_for
     from infoform.cli.sources.base import BATCH_SIZE
-    from infoform.cli.verbs.fit import read_rank
     from infoform.planner import plan as make_plan
 
     network = ModelSource.given(model).load(model.device, shapes=True)
@@ -140,10 +140,8 @@ def _before(
     try:
         return make_plan(
             network,
-            structure=structure,
-            rank=None if rank is None else read_rank(rank),
+            structure=_structure(structure, rank, storage, memory),
             memory=memory,
-            storage=storage,
             example=example,
             **limits,
         )
@@ -152,6 +150,18 @@ def _before(
             raise
         reason = str(error).splitlines()[0]
         raise Mistake(f"the network does not take inputs of --shape {shape}: {reason}.") from error
+
+
+def _structure(name: str | None, rank: str | None, storage: str | None, memory: str | None) -> "Structure":
+    from infoform.cli.verbs.fit import read_rank
+    from infoform.options import Settings
+
+    if rank is not None and memory is not None:
+        raise Mistake(f"rank and memory exclude each other, got --rank {rank} and --memory {memory}; give one.")
+    given = {} if rank is None else {"rank": read_rank(rank)}
+    given |= {} if storage is None else {"storage": storage}
+    flat = {**Settings().flat(), "structure": name or "inf", **given}
+    return Settings.from_flat(flat).structure
 
 
 def _after(

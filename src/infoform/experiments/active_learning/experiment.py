@@ -17,23 +17,23 @@ import torch
 from torch import Tensor
 
 import infoform
+from infoform import Inf, Structure, get_structure
 from infoform.data.uci import load_uci
 from infoform.experiments.active_learning import page as active_learning_page
 from infoform.experiments.base import Experiment, Settings
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.networks.shallow import ShallowStack, StackedAdam
 from infoform.experiments.uci.likelihood import log_likelihood
 from infoform.experiments.uci.networks import predictions, variances
 from infoform.records.study_result import Result
 
-ARMS: Mapping[str, Estimator | None] = {  # None chooses at random
+ARMS: Mapping[str, Structure | None] = {  # None chooses at random
     "random": None,
-    "inf 20%": Estimator("inf-paper", rank=0.2),
-    "inf 50%": Estimator("inf-paper", rank=0.5),
-    "inf 100%": Estimator("inf-paper", rank=1.0),
-    "ours 20%": Estimator("inf", rank=0.2),
-    "ours 50%": Estimator("inf", rank=0.5),
-    "ours 100%": Estimator("inf", rank=1.0),
+    "inf 20%": get_structure("inf-paper", rank=0.2),
+    "inf 50%": get_structure("inf-paper", rank=0.5),
+    "inf 100%": get_structure("inf-paper", rank=1.0),
+    "ours 20%": Inf(rank=0.2),
+    "ours 50%": Inf(rank=0.5),
+    "ours 100%": Inf(rank=1.0),
 }
 LEARNING_RATES = {"boston": 0.01, "wine": 0.001, "energy": 0.01}
 DECAYS = {"boston": 0.0, "wine": 0.0, "energy": 1e-5}
@@ -117,12 +117,12 @@ def learn(task: Task, settings: ActiveSettings, *, rate: float, decay: float, se
     known, pools = [task.train] * len(ARMS), [task.pool] * len(ARMS)
     curves = {arm: [value] for arm, value in zip(ARMS, _test_rmse(stack, task), strict=True)}
     for _ in range(settings.steps):
-        for at, estimator in enumerate(ARMS.values()):
+        for at, structure in enumerate(ARMS.values()):
             pool = pools[at]
-            if estimator is None:
+            if structure is None:
                 chosen = int(torch.randint(len(pool), (1,), generator=generator))
             else:
-                chosen = most_uncertain(stack, at, task, known[at], pool, estimator, settings)
+                chosen = most_uncertain(stack, at, task, known[at], pool, structure, settings)
             known[at] = torch.cat([known[at], pool[chosen : chosen + 1]])
             pools[at] = torch.cat([pool[:chosen], pool[chosen + 1 :]])
         train(stack, task, known, settings, rate, decay, generator)
@@ -158,12 +158,15 @@ def most_uncertain(
     task: Task,
     known: Tensor,
     pool: Tensor,
-    estimator: Estimator,
+    structure: Structure,
     settings: ActiveSettings,
 ) -> int:
     """Return the position in the pool of the point of largest variance, with the (N, τ) of the best validation."""
     laplace = infoform.Laplace(
-        stack.network(at), "regression", structure=estimator.structure, fisher="exact", **estimator.options
+        stack.network(at),
+        "regression",
+        structure=structure,
+        fit_options=infoform.FitOptions(fisher="exact"),
     )
     laplace.fit([(task.x[known], task.y[known])], progress=False)
     x, y = task.x[task.validation], task.y[task.validation]

@@ -259,10 +259,12 @@ class Run:
         laplace = infoform.Laplace(
             network,
             "classification",
-            rank=s.rank,
-            prior_rank=s.prior_rank,
-            statistics="all",
-            block_limit=1,  # no exact blocks
+            structure=infoform.Inf(rank=s.rank),
+            fit_options=infoform.FitOptions(
+                statistics="all",
+                input_rank=s.prior_rank,
+                block_limit=1,  # no exact blocks
+            ),
             seed=self.seed,
         )
         laplace.fit(batches(self.parts.curvature), progress=False)
@@ -357,9 +359,8 @@ class Run:
             self.trained(self.seed).network,
             "classification",
             layers=[self.experiment.last_layer],
-            prior_rank=self.settings.prior_rank,
-            rank=self.settings.rank,
-            statistics="all",
+            structure=infoform.Inf(rank=self.settings.rank),
+            fit_options=infoform.FitOptions(statistics="all", input_rank=self.settings.prior_rank),
         )
         return laplace.fit(batches(self.parts.curvature), progress=False)
 

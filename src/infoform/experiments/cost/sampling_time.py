@@ -22,7 +22,7 @@ import infoform
 from infoform.data import imagenet
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import sampling_time_page as time_page
-from infoform.experiments.cost.space import PAPER_FORM
+from infoform.experiments.cost.space import PAPER_FORM, with_rank
 from infoform.experiments.cost.stand_ins import stand_in
 from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
 from infoform.posteriors.network_posterior import Posterior
@@ -84,8 +84,8 @@ class Time(Experiment[TimeSettings]):
 
 def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings) -> dict[str, Callable[[], object]]:
     """Return what draws a sample of all weights, by structure."""
-    options: dict[str, Any] = {"structure": "inf", "rank": settings.rank, "prior": "activation"}
-    laplace = infoform.Laplace(model, "classification", **options, seed=settings.seed)
+    structure = infoform.Inf(rank=settings.rank)
+    laplace = infoform.Laplace(model, "classification", structure=structure, prior="activation", seed=settings.seed)
     laplace.fit(batches, progress=False)
     posteriors = {
         "diag": laplace.posterior(structure="diag", prior="isotropic"),
@@ -109,7 +109,8 @@ def fits(
     """Return what measures the information matrix, by structure."""
 
     def fit(options: dict[str, Any]) -> Callable[[], object]:
-        chosen = {"rank": settings.rank, "seed": settings.seed, **options}
+        structure = with_rank(options["structure"], settings.rank)
+        chosen = {**options, "structure": structure, "seed": settings.seed}
         return lambda: infoform.Laplace(model, "classification", **chosen).fit(batches, progress=False)
 
     return {name: fit(options) for name, options in which.items()}

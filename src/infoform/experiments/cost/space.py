@@ -23,7 +23,7 @@ from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import space_page
 from infoform.experiments.cost.stand_ins import stand_in
 from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
-from infoform.posteriors import STRUCTURES
+from infoform.options import Settings as Options
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 
@@ -75,11 +75,14 @@ class Space(Experiment[SpaceSettings]):
 
 def planned(model: nn.Module, rank: int) -> dict[str, dict[str, int]]:
     """Return the bytes that `plan` tells before any data is seen, by structure and storage, with its default prior."""
-    found = {}
+    found: dict[str, dict[str, int]] = {}
     for structure in ("diag", "kfac", "efb-paper", "inf-paper", "inf"):
         storages = [None] if structure in ("kfac", "efb-paper") else [None, "bfloat16"]
-        plans = {s or "float32": infoform.plan(model, structure=structure, rank=rank, storage=s) for s in storages}
-        found[structure] = {storage: plan.total_bytes for storage, plan in plans.items()}
+        found[structure] = {}
+        for storage in storages:
+            form = with_rank(structure, rank)
+            form = form if storage is None else form.with_options(storage=storage)
+            found[structure][storage or "float32"] = infoform.plan(model, structure=form).total_bytes
     return found
 
 
@@ -107,7 +110,7 @@ def stored(model: nn.Module, batches: Sequence[Tensor], settings: SpaceSettings)
 def of_laplace(laplace: infoform.Laplace, **options: Any) -> dict[str, Any]:
     """Return what a fitted posterior stores, in float32, and in bfloat16 where the structure has that."""
     found: dict[str, Any] = counted(laplace.posterior(**options))
-    if "storage" in STRUCTURES[laplace.settings.resolve(options["structure"], {})[0]].OPTIONS:
+    if "storage" in laplace.settings.resolve(options["structure"]).option_names():
         found["bfloat16_bytes"] = laplace.posterior(**options, storage="bfloat16").nbytes
     return found
 
@@ -127,16 +130,20 @@ def file_bytes(laplace: infoform.Laplace) -> int:
         return os.path.getsize(path)
 
 
+def with_rank(structure: str, rank: int) -> infoform.Structure:
+    """Return a structure by its name, with this rank if it has one."""
+    return Options(infoform.Inf(rank=rank)).resolve(structure)
+
+
 def _fit(
     model: nn.Module, batches: Sequence[Tensor], settings: SpaceSettings, structure: str, prior: str
 ) -> infoform.Laplace:
     laplace = infoform.Laplace(
         model,
         "classification",
-        structure=structure,
-        rank=settings.rank,
+        structure=with_rank(structure, settings.rank),
         prior=prior,
-        prior_rank=settings.prior_rank,
+        fit_options=infoform.FitOptions(input_rank=settings.prior_rank),
         seed=settings.seed,
     )
     return laplace.fit(batches, progress=False)

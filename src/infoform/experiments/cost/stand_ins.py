@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import infoform
-from infoform.posteriors import Efb, Kfac, LayerPosterior
+from infoform.posteriors import EfbPosterior, KfacPosterior, LayerPosterior
 from infoform.posteriors.network_posterior import Posterior
 from infoform.priors import LayerPrior
 
@@ -36,7 +36,7 @@ def stand_in(model: nn.Module, structure: str, *, device: str = "cpu", seed: int
         of_inputs, of_gradients = (random(size, size) / size for size in (inputs, outputs))
         if structure == "kfac":
             a, g = (torch.eye(len(one), device=device) + (one + one.T) / 2 for one in (of_inputs, of_gradients))
-            layers[name] = Kfac(LayerPrior(1.0), 1.0, a, g, "factored")
+            layers[name] = KfacPosterior(LayerPrior(1.0), 1.0, a, g, "factored")
         else:
-            layers[name] = Efb(LayerPrior(1.0), 1.0, of_inputs, of_gradients, random(outputs, inputs))
+            layers[name] = EfbPosterior(LayerPrior(1.0), 1.0, of_inputs, of_gradients, random(outputs, inputs))
     return Posterior(layers)

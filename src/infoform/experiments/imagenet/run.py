@@ -135,11 +135,9 @@ class Run:
         laplace = infoform.Laplace(
             self.model,
             "classification",
-            rank=s.rank,
-            prior="activation",
-            prior_rank=s.prior_rank,
-            statistics=s.statistics,
-            block_limit=1,  # no exact blocks
+            structure=infoform.Inf(rank=s.rank),
+            prior=infoform.Activation(rank=s.prior_rank),
+            fit_options=infoform.FitOptions(statistics=s.statistics, block_limit=1),  # no exact blocks
             seed=s.seed,
         )
         x, y = self.pictures.fit

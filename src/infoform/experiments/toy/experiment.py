@@ -18,25 +18,25 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import infoform
+from infoform import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.baselines import BBB, HMC
 from infoform.experiments.base import Experiment
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.toy import page as toy_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network, untrained
 from infoform.experiments.toy.published import NUM_DATA, PRECISIONS
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 
-METHODS: Mapping[str, Estimator] = {
-    "Diag": Estimator("diag"),
-    "KFAC": Estimator("kfac"),
-    "OKF": Estimator("okf-paper"),
-    "EFB": Estimator("efb-paper"),
-    "exact block": Estimator("full"),
-    "INF": Estimator("inf-paper", rank=1.0),
-    "INF rank 1": Estimator("inf-paper", rank=1),
-    "ours": Estimator("inf", rank=1.0),
-    "ours rank 1": Estimator("inf", rank=1),
+METHODS: Mapping[str, Structure] = {
+    "Diag": Diag(),
+    "KFAC": Kfac(),
+    "OKF": get_structure("okf-paper"),
+    "EFB": get_structure("efb-paper"),
+    "exact block": Full(),
+    "INF": get_structure("inf-paper", rank=1.0),
+    "INF rank 1": get_structure("inf-paper", rank=1),
+    "ours": Inf(rank=1.0),
+    "ours rank 1": Inf(rank=1),
 }
 FIRST = "0"  # name of the first layer
 
@@ -154,7 +154,7 @@ def _hmc(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, settings: BandSet
 
 
 def _printed_posterior(unit: infoform.Laplace, label: str, num_data: float) -> Posterior:
-    return METHODS[label].posterior(unit, prior_precision=PRECISIONS[label], num_data=num_data)
+    return unit.posterior(structure=METHODS[label], prior_precision=PRECISIONS[label], num_data=num_data)
 
 
 def _printed(
@@ -166,7 +166,7 @@ def _printed(
 
 def _held(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings, limit: float) -> dict[str, Any]:
     """Return the same at equal hyperparameters, held fixed where P < limit · τ: at 2, the data tell less than τ."""
-    posterior = METHODS[label].posterior(known, prior_precision=settings.prior_precision)
+    posterior = known.posterior(structure=METHODS[label], prior_precision=settings.prior_precision)
     return _sampled(known, posterior, grid, settings, least=limit * settings.prior_precision)
 
 
@@ -200,7 +200,7 @@ def pseudo_root(precision: Tensor, *, least: float = 0.0) -> tuple[Tensor, int]:
 
 
 def _equal(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings, *, kind: str) -> dict[str, Any]:
-    posterior = METHODS[label].posterior(known, prior_precision=settings.prior_precision)
+    posterior = known.posterior(structure=METHODS[label], prior_precision=settings.prior_precision)
     return _moments(known.predict(grid, kind=kind, samples=settings.weight_samples, posterior=posterior))
 
 

@@ -45,5 +45,7 @@ def untrained(settings: ToySettings) -> nn.Sequential:
 
 def exact_fit(model: nn.Module, x: Tensor, y: Tensor, *, noise: float) -> infoform.Laplace:
     """Return a fit that any structure, the exact block included, can be had from; with the exact Fisher matrix."""
-    laplace = infoform.Laplace(model, infoform.Regression(noise), statistics="all", fisher="exact")
+    laplace = infoform.Laplace(
+        model, infoform.Regression(noise), fit_options=infoform.FitOptions(statistics="all", fisher="exact")
+    )
     return laplace.fit([(x, y)], progress=False)

@@ -6,7 +6,7 @@ The paper's INF is measured as printed, and with its diagonal clipped at 0, with
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,21 @@ import torch
 from torch import Tensor
 
 import infoform
+from infoform import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.experiments.base import Experiment
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.toy import rank_page as toy_rank_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network
 from infoform.records.study_result import Result
 
-FIXED: Mapping[str, Estimator] = {  # whatever the rank; KFAC without a prior is OKF
-    "Diag": Estimator("diag"),
-    "KFAC": Estimator("kfac"),
-    "EFB": Estimator("efb-paper"),
+FIXED: Mapping[str, Structure] = {  # whatever the rank; KFAC without a prior is OKF
+    "Diag": Diag(),
+    "KFAC": Kfac(),
+    "EFB": get_structure("efb-paper"),
 }
-RANKED: Mapping[str, Estimator] = {
-    "INF": Estimator("inf-paper", clip=False),
-    "INF clipped": Estimator("inf-paper"),
-    "ours": Estimator("inf"),
+RANKED: Mapping[str, Structure] = {
+    "INF": get_structure("inf-paper", clip=False),
+    "INF clipped": get_structure("inf-paper"),
+    "ours": Inf(),
 }
 FIRST = "0"  # name of the first layer
 
@@ -57,11 +57,11 @@ class ToyRank(Experiment[RankSettings]):
         seed = settings.seed + int(key)
         model, (x, y) = toy_network(settings, seed), toy_data(settings, seed)
         laplace = exact_fit(model, x, y, noise=1.0)
-        reference = _information(laplace, Estimator("full"))
+        reference = _information(laplace, Full())
         ranks = range(1, len(reference) + 1)
         matrices = {
-            label: [_information(laplace, replace(estimator, rank=rank)) for rank in ranks]
-            for label, estimator in RANKED.items()
+            label: [_information(laplace, structure.with_options(rank=rank)) for rank in ranks]
+            for label, structure in RANKED.items()
         }
         return {
             "fixed": {label: errors(_information(laplace, one), reference) for label, one in FIXED.items()},
@@ -86,8 +86,8 @@ def errors(found: Tensor, reference: Tensor) -> list[float]:
     ]
 
 
-def _information(laplace: infoform.Laplace, estimator: Estimator) -> Tensor:  # (G * A, G * A)
-    return estimator.posterior(laplace, prior_precision=0.0, num_data=1.0).layers[FIRST].dense()
+def _information(laplace: infoform.Laplace, structure: Structure) -> Tensor:  # (G * A, G * A)
+    return laplace.posterior(structure=structure, prior_precision=0.0, num_data=1.0).layers[FIRST].dense()
 
 
 def _lowest(information: Tensor) -> float:  # (P, P)

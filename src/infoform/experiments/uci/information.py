@@ -10,7 +10,7 @@ equal (N, τ): the mean over test inputs of |log(v / v_exact)|, with v = ∇ᵀ 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,20 @@ import torch
 from torch import Tensor
 
 import infoform
+from infoform import Structure, get_structure
 from infoform.data.uci import published_splits
 from infoform.experiments.base import Experiment, Settings
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import information_page as uci_information_page
-from infoform.experiments.uci.estimators import ESTIMATORS
 from infoform.experiments.uci.networks import SETS, networks, predictions, split_of
+from infoform.experiments.uci.structures import STRUCTURES
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 
 VARIANCES = ("diag", "kfac", "efb", "inf 100%", "inf 5%", "ours 5%", "ours", "ours 100%")
 COMPARED = {  # whose predictive variances are compared; KFAC also with its prior as it is meant (the paper's OKF)
-    **{label: ESTIMATORS[label] for label in VARIANCES},
-    "okf": Estimator("okf-paper"),
+    **{label: STRUCTURES[label] for label in VARIANCES},
+    "okf": get_structure("okf-paper"),
 }
 DEFINITE = ("inf 100%", "inf 5%", "ours 5%", "ours")
 
@@ -69,12 +69,14 @@ class UciInformation(Experiment[InformationSettings]):
         stacks = networks(name, training=training, cache=cache, seed=settings.seed)
         model, split = stacks[settings.epochs].network(int(index)), split_of(name, int(index))
         data = [(split.train_x, split.train_y)]
-        exact = infoform.Laplace(model, "regression", structure="full", statistics="all", fisher="exact")
+        exact = infoform.Laplace(
+            model, "regression", structure="full", fit_options=infoform.FitOptions(statistics="all", fisher="exact")
+        )
         exact.fit(data, progress=False)
         reference = information(exact.posterior(prior_precision=0.0, num_data=1.0))
         errors = {
-            label: both_errors(information(unclipped(exact, estimator)), reference)
-            for label, estimator in ESTIMATORS.items()
+            label: both_errors(information(unclipped(exact, structure)), reference)
+            for label, structure in STRUCTURES.items()
         }
         sampled = infoform.Laplace(model, "regression").fit(data, progress=False)  # what a user has who says nothing
         default = information(sampled.posterior(prior_precision=0.0, num_data=1.0))
@@ -83,7 +85,7 @@ class UciInformation(Experiment[InformationSettings]):
         found: dict[str, Any] = {
             "rmse": float(residual.square().mean().sqrt()) * split.target_std,
             "errors": {label: [digits(value) for value in values] for label, values in errors.items()},
-            "lowest": {label: lowest(unclipped(exact, ESTIMATORS[label]), reference) for label in DEFINITE},
+            "lowest": {label: lowest(unclipped(exact, STRUCTURES[label]), reference) for label in DEFINITE},
             "clipped": digits(clipped_share(exact)),
         }
         if int(index) < settings.variance_splits:
@@ -94,10 +96,10 @@ class UciInformation(Experiment[InformationSettings]):
         return uci_information_page.page(result)
 
 
-def unclipped(laplace: infoform.Laplace, estimator: Estimator) -> Posterior:
+def unclipped(laplace: infoform.Laplace, structure: Structure) -> Posterior:
     """Return the likelihood's part alone, with the paper's correction as it is printed, not clipped at 0."""
-    printed = replace(estimator, clip=False) if estimator.structure == "inf-paper" else estimator
-    return printed.posterior(laplace, prior_precision=0.0, num_data=1.0)
+    printed = structure.with_options(clip=False) if structure.label == "inf-paper" else structure
+    return laplace.posterior(structure=printed, prior_precision=0.0, num_data=1.0)
 
 
 def information(posterior: Posterior) -> dict[str, Tensor]:  # layer -> (G * A, G * A)
@@ -138,8 +140,8 @@ def ratios(laplace: infoform.Laplace, x: Tensor, precisions: Sequence[float]) ->
     found: dict[str, list[list[float]]] = {label: [] for label in COMPARED}
     for precision in precisions:
         exact = laplace.predict(x, posterior=laplace.posterior(prior_precision=precision)).epistemic
-        for label, estimator in COMPARED.items():
-            posterior = estimator.posterior(laplace, prior_precision=precision)
+        for label, structure in COMPARED.items():
+            posterior = laplace.posterior(structure=structure, prior_precision=precision)
             ratio = (laplace.predict(x, posterior=posterior).epistemic / exact).log()
             found[label].append([digits(float(ratio.abs().mean())), digits(float(ratio.mean()))])
     return found

@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 import infoform
+from infoform import Structure
 from infoform.experiments.base import Experiment, Settings
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import landscape_page as uci_landscape_page
-from infoform.experiments.uci.estimators import ESTIMATORS, EXACT
 from infoform.experiments.uci.networks import SETS, networks, split_of
+from infoform.experiments.uci.structures import EXACT, STRUCTURES
 from infoform.records.study_result import Result
 
-SHOWN: Mapping[str, Estimator] = {
-    **{label: ESTIMATORS[label] for label in ("diag", "kfac", "inf 5%", "inf 25%", "ours 5%", "ours")},
+SHOWN: Mapping[str, Structure] = {
+    **{label: STRUCTURES[label] for label in ("diag", "kfac", "inf 5%", "inf 25%", "ours 5%", "ours")},
     "exact": EXACT,
 }
 
@@ -67,7 +67,11 @@ class UciLandscape(Experiment[LandscapeSettings]):
         training = Training(settings.epochs, settings.batch_size, settings.learning_rate)
         stack = networks(name, training=training, cache=cache, seed=settings.seed)[settings.epochs]
         split = split_of(name, settings.split)
-        laplace = infoform.Laplace(stack.network(settings.split), "regression", statistics="all", fisher="exact")
+        laplace = infoform.Laplace(
+            stack.network(settings.split),
+            "regression",
+            fit_options=infoform.FitOptions(statistics="all", fisher="exact"),
+        )
         laplace.fit([(split.train_x, split.train_y)], progress=False)
         x, y = split.test_x[: settings.test_points], split.test_y[: settings.test_points]
         values = landscape(laplace, SHOWN[label], x, y, settings) - math.log(split.target_std)
@@ -87,7 +91,7 @@ def powers(limits: tuple[float, float], points: int) -> list[float]:
 
 def landscape(
     laplace: infoform.Laplace,
-    estimator: Estimator,
+    structure: Structure,
     x: Tensor,
     y: Tensor,
     settings: LandscapeSettings,
@@ -102,7 +106,7 @@ def landscape(
     for difference in range(-settings.points + 1, settings.points):  # of the positions: one τ / N
         pairs = [(at, at + difference) for at in range(settings.points) if 0 <= at + difference < settings.points]
         ratio = 10 ** (precisions[pairs[0][1]] - data[pairs[0][0]])
-        posterior = estimator.posterior(laplace, prior_precision=ratio)
+        posterior = laplace.posterior(structure=structure, prior_precision=ratio)
         deviations = posterior.sample(settings.samples, generator=torch.Generator().manual_seed(settings.seed))
         for at, other in pairs:
             outputs = sampled_outputs(laplace, deviations, 10 ** (-data[at] / 2), x)

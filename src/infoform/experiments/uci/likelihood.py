@@ -21,22 +21,22 @@ import torch
 from torch import Tensor, nn
 
 import infoform
+from infoform import Structure
 from infoform.data.uci import RegressionSet, RegressionSplit, published_splits
 from infoform.experiments.base import Experiment, Settings
-from infoform.experiments.estimator import Estimator
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import likelihood_page as uci_likelihood_page
-from infoform.experiments.uci.estimators import ESTIMATORS, EXACT
 from infoform.experiments.uci.information import digits
 from infoform.experiments.uci.networks import SETS, networks, predictions, prepared, variances
+from infoform.experiments.uci.structures import EXACT, STRUCTURES
 from infoform.records.study_result import Result
 
 LARGE = ("kin8nm", "naval", "power", "protein")
-TUNED: Mapping[str, Estimator] = {
-    **{label: ESTIMATORS[label] for label in ("diag", "kfac", "efb", "inf 5%", "ours 5%", "ours")},
+TUNED: Mapping[str, Structure] = {
+    **{label: STRUCTURES[label] for label in ("diag", "kfac", "efb", "inf 5%", "ours 5%", "ours")},
     "exact": EXACT,
 }
-EQUAL = {**TUNED, "inf 100%": ESTIMATORS["inf 100%"]}
+EQUAL = {**TUNED, "inf 100%": STRUCTURES["inf 100%"]}
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ def likelihoods(
     """Return the mean test log-likelihood of every method, in standardised units: "equal" and "tuned"."""
     residual, validation = residuals(testing.model, split), residuals(tuning.model, held)
     choices = {}
-    for label, estimator in TUNED.items():
-        spread = torch.stack([epistemic(tuning, held.test_x, estimator, one) for one in precisions])
+    for label, structure in TUNED.items():
+        spread = torch.stack([epistemic(tuning, held.test_x, structure, one) for one in precisions])
         choices[label] = choose(validation, spread, plain_variance)
     plain = float(log_likelihood(residual, torch.full_like(residual, plain_variance)).mean())
 
@@ -154,9 +154,9 @@ def likelihoods(
     }
 
 
-def epistemic(laplace: infoform.Laplace, x: Tensor, estimator: Estimator, precision: float) -> Tensor:  # (N, A) -> (N,)
+def epistemic(laplace: infoform.Laplace, x: Tensor, structure: Structure, precision: float) -> Tensor:  # (N, A) -> (N,)
     """Return the variance of the predictions at this τ and the fit's N."""
-    return variances(estimator.posterior(laplace, prior_precision=precision), laplace.model, x)
+    return variances(laplace.posterior(structure=structure, prior_precision=precision), laplace.model, x)
 
 
 def choose(residual: Tensor, spread: Tensor, plain_variance: float) -> Choice:  # (N,), (T, N)
@@ -193,7 +193,9 @@ def residuals(model: nn.Module, split: RegressionSplit) -> Tensor:  # (N,)
 
 def fitted(model: nn.Module, split: RegressionSplit) -> infoform.Laplace:
     """Return all statistics of one network on its training data."""
-    laplace = infoform.Laplace(model, "regression", structure="full", statistics="all", fisher="exact")
+    laplace = infoform.Laplace(
+        model, "regression", structure="full", fit_options=infoform.FitOptions(statistics="all", fisher="exact")
+    )
     return laplace.fit(_data(split), progress=False)
 
 
