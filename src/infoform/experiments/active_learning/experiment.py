@@ -22,8 +22,6 @@ from infoform.data.uci import load_uci
 from infoform.experiments.active_learning import page as active_learning_page
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import ShallowStack, StackedAdam
-from infoform.experiments.uci.likelihood import log_likelihood
-from infoform.experiments.uci.networks import predictions, variances
 from infoform.records.study_result import Result
 
 ARMS: Mapping[str, Structure | None] = {  # None chooses at random
@@ -170,15 +168,13 @@ def most_uncertain(
     )
     laplace.fit([(task.x[known], task.y[known])], progress=False)
     x, y = task.x[task.validation], task.y[task.validation]
-    assert laplace.noise is not None
-    residual = (predictions(laplace.model, x) - y)[:, 0]
-    scores = {}
-    for factor, precision in product(settings.data_factors, settings.prior_precisions):
-        posterior = laplace.posterior(prior_precision=precision, num_data=factor * len(known))
-        total = variances(posterior, laplace.model, x) + laplace.noise**2
-        scores[factor, precision] = float(log_likelihood(residual, total).mean())
-    factor, laplace.prior_precision = max(scores, key=lambda pair: scores[pair])
-    laplace.num_data = factor * len(known)
+    trials: list[infoform.Trial] = []
+    for factor, tau in product(settings.data_factors, settings.prior_precisions):  # a grid that is even in no scale
+        count = factor * len(known)
+        laplace.tune([(x, y)], trials=1, num_data=(count, count), prior_precision=(tau, tau), progress=False)
+        trials += laplace.trials
+    best = min(trials, key=lambda trial: trial.scores["nll"])
+    laplace.num_data, laplace.prior_precision = best.num_data, best.prior_precision
     chosen = infoform.acquire(laplace, [task.x[pool]], 1, kind="linear", greedy=False, progress=False)
     return int(chosen[0])
 

@@ -6,7 +6,9 @@ on one of the networks, say `inf activation:16x30 mc validation 0`: a prior whos
 
 validation   NLL of held-out training data (τ alone)
 evidence     Laplace's evidence (τ alone, no data)
-search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ
+search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ, by `Laplace.tune`
+
+The first two find τ from few trials (line_search.py says why not by `tune`).
 """
 
 import time
@@ -33,13 +35,14 @@ from infoform.experiments.classification.targets import Target
 from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Augment, Shuffled, Trained, Training, train
 from infoform.experiments.search.line_search import find_least_nll, find_minimum
-from infoform.metrics import ece, nll
+from infoform.metrics import nll
 from infoform.priors import Activation
 from infoform.records.study_result import Result
 
 Data = tuple[Tensor, Tensor]  # images, classes
 View = Callable[[Images], Tensor]  # pictures as a network takes them
 LAST_LAYER = "last-layer"  # the name of a method: `inf` of the last layer alone
+SEARCHED_PRECISIONS = (1.0, 1e5)  # of the paper's search: its grid is even in log τ
 MEASURED_BYTES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")  # structures
 
 
@@ -313,14 +316,13 @@ class Run:
         """Return the measures of a tuned posterior, what it was tuned to, and what it cost."""
         laplace = self.last_layer() if method.name == LAST_LAYER else self.laplace()
         kind, tuning = str(method.kind), method.tuning
-        prior = Activation(strength=method.prior_strength or 1.0) if method.prior == "activation" else method.prior
+        stored = {} if method.storage is None else {"storage": method.storage}
         options: dict[str, Any] = {
-            "structure": "inf" if method.name == LAST_LAYER else method.name,
-            "prior": prior,
-            "prior_rank": method.prior_rank,
+            "structure": laplace.settings.resolve("inf" if method.name == LAST_LAYER else method.name, stored),
+            "prior": method.prior,
         }
-        if method.storage is not None:
-            options["storage"] = method.storage
+        if method.prior == Activation.name:
+            options["prior"] = Activation(rank=method.prior_rank, strength=method.prior_strength or 1.0)
 
         def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:
             posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
@@ -330,27 +332,25 @@ class Run:
                     batches(data), kind=kind, samples=samples, posterior=posterior, progress=False
                 )
 
-        def score(measure: Callable[[Tensor, Tensor], float], tau: float, count: float) -> float:
+        def validation_nll(tau: float) -> float:
             prediction, targets = predict(self.parts.validation, tau, count, self._samples(kind, tuning=True))
             probs = prediction.probs
-            return measure(probs, targets) if bool(probs.isfinite().all()) else float("inf")
+            return nll(probs, targets) if bool(probs.isfinite().all()) else float("inf")
 
-        size = float(self.settings.train)
+        count = float(self.settings.train)
         begun = time.perf_counter()
         if tuning == "validation":
-            tau, tried = find_least_nll(lambda tau: score(nll, tau, size))
-            count = size
+            tau, tried = find_least_nll(validation_nll)
         elif tuning == "evidence":
-            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=size, **options))
-            count = size
+            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=count, **options))
         else:
-            count, tau, tried = self._search(lambda tau, count: score(ece, tau, count))
+            count, tau, tried = self._search(laplace, kind, options)
         tuned = time.perf_counter()
         known, targets = predict(self.parts.test, tau, count, self._samples(kind))
         unknown, _ = predict(self.parts.unknown, tau, count, self._samples(kind))
         seconds = {"tune": tuned - begun, "predict": time.perf_counter() - tuned}
-        stored = laplace.posterior(**options).nbytes
-        facts = {"prior_precision": tau, "num_data": count, "tried": tried, "seconds": seconds, "bytes": stored}
+        size = laplace.posterior(**options).nbytes
+        facts = {"prior_precision": tau, "num_data": count, "tried": tried, "seconds": seconds, "bytes": size}
         return {**measures(known, targets, unknown), **facts}
 
     def last_layer(self) -> infoform.Laplace:
@@ -369,12 +369,27 @@ class Run:
             return 100
         return self.settings.tuning_samples if tuning else self.settings.samples
 
-    def _search(self, score: Callable[[float, float], float]) -> tuple[float, float, list[list[float]]]:
-        """Return the best N and τ of a grid, and all that was tried: [N, τ, score]."""
+    def _search(
+        self, laplace: infoform.Laplace, kind: str, options: Mapping[str, Any]
+    ) -> tuple[float, float, list[list[float]]]:
+        """Return the best N and τ of the paper's grid, and all that was tried: [N, τ, ECE]."""
         size = float(self.settings.train)
-        exponents = torch.linspace(0, 5, max(1, self.settings.search_trials // 3)).tolist()
-        pairs = [(count, 10.0**exponent) for count in (1.0, size, 2 * size) for exponent in exponents]
-        tried = [[count, tau, min(score(tau, count), 1e6)] for count, tau in pairs]
+        tried: list[list[float]] = []
+        for count in (1.0, size, 2 * size):
+            with warnings.catch_warnings():  # the best of one N may well be at an end: the range is the paper's
+                warnings.filterwarnings("ignore", message="the best prior_precision")
+                laplace.tune(
+                    batches(self.parts.validation),
+                    **options,
+                    objective="ece",
+                    trials=max(1, self.settings.search_trials // 3),
+                    num_data=(count, count),
+                    prior_precision=SEARCHED_PRECISIONS,
+                    kind=kind,
+                    samples=self._samples(kind, tuning=True),
+                    progress=False,
+                )
+            tried += [[one.num_data, one.prior_precision, min(one.scores["ece"], 1e6)] for one in laplace.trials]
         count, tau, _ = min(tried, key=lambda one: one[2])
         return count, tau, tried
 

@@ -5,7 +5,8 @@
 The mean is the trained network's, so that structures differ in their variance alone. "equal": all have the (N, τ, σ)
 that is best for the exact block on held-out data; "tuned": each has its own best. Hyperparameters are chosen on a
 network trained on 80 % of a split's training part, by the log-likelihood of the other 20 %; then a network trained on
-all of it is tested. Since P(sN, sτ) = s P(N, τ), a grid over (N, τ, σ) needs one posterior for each τ / N.
+all of it is tested. `Laplace.tune` does not choose σ on held-out data, so that the grid over (N, τ, σ) is here; since
+P(sN, sτ) = s P(N, τ), it needs one posterior for each τ / N.
 
 The training is "short", the paper's as far as it tells, or "long" (likelihood_long.py), as for MC-dropout's
 published values; there also weight decay and epochs are chosen on held-out data, by the plain network's likelihood.
