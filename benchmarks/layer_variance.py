@@ -23,6 +23,7 @@ from infoform.experiments.classification.experiment import Classification, Run, 
 from infoform.experiments.classification.measures import measures
 from infoform.experiments.classification.methods import WIDE
 from infoform.experiments.method import Method
+from infoform.likelihoods import GaussianOutputs
 from infoform.metrics import nll
 from infoform.network.batches import read_inputs
 from infoform.pages.markdown import table
@@ -74,10 +75,8 @@ def look(name: str, cache: Path, folder: Path) -> dict[str, Any]:
     def predict(part: str, layers: list[str], factor: float) -> Prediction:
         mean, by_layer = seen[part]
         covariance = factor * torch.stack([by_layer[layer] for layer in layers]).sum(0)
-        generator = torch.Generator().manual_seed(0)
-        return laplace.likelihood.from_gaussian(
-            mean, covariance, noise=None, link="mc", samples=DRAWS, generator=generator
-        )
+        outputs = GaussianOutputs(mean, covariance, samples=DRAWS, seed=0)
+        return laplace.likelihood.from_gaussian(outputs, noise=None, link="mc")
 
     def row(layers: list[str], factors: list[float] = FACTORS) -> dict[str, Any]:
         scores = {factor: nll(_probs(predict("held_out", layers, factor)), held_y) for factor in factors}

@@ -39,6 +39,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import infoform
+from infoform.likelihoods import GaussianOutputs
 from infoform.metrics import ood
 from infoform.network.batches import read_inputs
 from infoform.predicting.predictor import Predictor
@@ -232,12 +233,10 @@ def in_closed_form(laplace: infoform.Laplace, posterior: infoform.Posterior, x: 
     """Return the probabilities of `linear` with two of its links, from one pass."""
     batch = read_inputs(x, x.device)
     mean, covariance = Predictor(laplace.model, laplace.layers, laplace.likelihood, posterior).linear(batch)
-    found = {}
-    for name, link in {"linear": "probit", "linear, link mc": "mc"}.items():
-        generator = torch.Generator().manual_seed(0)
-        options = {"noise": None, "link": link, "samples": GAUSSIAN_DRAWS, "generator": generator}
-        found[name] = laplace.likelihood.from_gaussian(mean, covariance, **options).value.double()
-    return found
+    outputs = GaussianOutputs(mean, covariance, samples=GAUSSIAN_DRAWS, seed=0)
+    links = {"linear": "probit", "linear, link mc": "mc"}
+    from_gaussian = laplace.likelihood.from_gaussian
+    return {name: from_gaussian(outputs, noise=None, link=link).value.double() for name, link in links.items()}
 
 
 def measure(

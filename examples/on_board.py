@@ -28,7 +28,7 @@ for _ in range(60):
     optimizer.step()
 
 # in the laboratory
-laplace = infoform.Laplace(model, "classification", storage="bfloat16")
+laplace = infoform.Laplace(model, "classification", structure=infoform.Inf(storage="bfloat16"))
 laplace.fit([(images[train], labels[train])], progress=False)
 plan = laplace.shrink("45kB")
 laplace.tune([(images[val], labels[val])], trials=9, progress=False)  # after shrinking: another rank, another best τ

@@ -11,7 +11,15 @@ from torch import Tensor
 from torch.distributions import Beta, Dirichlet, MultivariateNormal, Normal
 
 from dense import assert_close
-from infoform.likelihoods import LIKELIHOODS, LINKS, Classification, Likelihood, MultiLabel, Regression
+from infoform.likelihoods import (
+    LIKELIHOODS,
+    LINKS,
+    Classification,
+    GaussianOutputs,
+    Likelihood,
+    MultiLabel,
+    Regression,
+)
 from infoform.prediction import Prediction, join_predictions
 
 NOISE = {"regression": 0.7}
@@ -35,14 +43,8 @@ def gaussian(
 def from_gaussian(
     likelihood: Likelihood, mean: Tensor, covariance: Tensor, *, link: str = "probit", samples: int = 40, seed: int = 0
 ) -> Prediction:
-    return likelihood.from_gaussian(
-        mean,
-        covariance,
-        noise=NOISE.get(likelihood.name),
-        link=link,
-        samples=samples,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    outputs = GaussianOutputs(mean, covariance, samples=samples, seed=seed)
+    return likelihood.from_gaussian(outputs, noise=NOISE.get(likelihood.name), link=link)
 
 
 def from_samples(likelihood: Likelihood, samples: Tensor) -> Prediction:

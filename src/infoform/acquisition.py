@@ -26,11 +26,11 @@ from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomS
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.progress import progress_bar
 from infoform.common.randomness import isolated
-from infoform.likelihoods import Classification, Likelihood
+from infoform.likelihoods import Likelihood
 from infoform.network.batches import device_of
 from infoform.predicting.predictor import KINDS, Predictor
 from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
-from infoform.predicting.sampled_networks import Sampled
+from infoform.predicting.sampled_networks import SampledOutputs
 from infoform.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -52,10 +52,35 @@ def acquire(
     keep: BatchStore | None = None,
     progress: bool = True,
 ) -> Tensor:  # (n,)
-    """Return the positions, in the pool loader's order, of the n inputs to label next, the best first.
+    """Return the n inputs of a pool to label next, the best first.
 
-    `kind` and `samples` are as in `Laplace.predict`; "linear" is for `greedy=False`, which takes the n best scores;
-    `keep` is as in `Laplace.predict_loader`.
+    Args:
+        laplace: a fitted posterior.
+        pool_loader: inputs without labels, in a fixed order.
+        n: how many inputs to choose.
+        by: "variance" (the epistemic one, summed over outputs) or "mutual_information" (of answer and weights).
+        kind: way of predicting, as in `Laplace.predict`; "linear" is for `greedy=False`.
+        samples: number of sampled networks.
+        seed: seed of the networks; the posterior's own unless given.
+        greedy: whether each chosen input counts as labelled before the next is chosen; else the n best scores are
+            taken.
+        keep: store of finished batches, as in `Laplace.predict_loader`.
+        progress: whether to show a progress bar.
+
+    Returns:
+        Positions in the pool loader's order, (n,).
+
+    Raises:
+        ValueError: if an option is unknown, the pool has fewer than n inputs or a random order, or a score is not
+            finite.
+
+    Example:
+        ```python
+        import torch, infoform
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        laplace = infoform.Laplace(torch.nn.Linear(3, 2), "classification").fit(data, progress=False)
+        assert infoform.acquire(laplace, [torch.randn(30, 3)], 5, samples=10, progress=False).shape == (5,)
+        ```
     """
     check_whole("n", n)
     check_whole("samples", samples, least=2)
@@ -87,13 +112,21 @@ def acquire(
 
 
 def condition(likelihood: Likelihood, outputs: Tensor, prediction: Prediction, index: int) -> Tensor:
-    """Return sampled outputs (M, N, C) narrowed as much as the label of one input would narrow them."""
+    """Return sampled outputs narrowed as much as the label of one input would narrow them.
+
+    Args:
+        likelihood: the likelihood that made the prediction.
+        outputs: outputs of the sampled networks, (M, N, C).
+        prediction: prediction of these outputs.
+        index: place of the input among the N.
+
+    Returns:
+        Outputs with the same mean and a smaller covariance, (M, N, C).
+    """
     count = len(outputs)
     assert prediction.samples is not None
+    noise = likelihood.target_covariance(prediction, index)  # E[R] (C, C)
     observed = prediction.samples[:, index].double()  # μ (M, C)
-    noise = prediction.aleatoric[index].double().diag()  # E[R] (C, C)
-    if isinstance(likelihood, Classification):  # one of C: the classes exclude each other
-        noise = observed.mean(0).diag() - observed.T @ observed / count
     observed = observed - observed.mean(0)
     total = observed.T @ observed + (count - 1) * noise
     values, vectors = torch.linalg.eigh(total)
@@ -131,7 +164,7 @@ def _pool_outputs(
     samples: int,
     kind: str,
     seed: int,
-    keep: BatchStore | None = None,
+    store: BatchStore | None = None,
     *,
     progress: bool,
 ) -> tuple[Tensor, Tensor]:  # -> (M, N, C), (N, C)
@@ -140,10 +173,11 @@ def _pool_outputs(
     networks = predictor.sampled(linear=kind == "linear-mc")
     with progress_bar(progress) as bar, isolated(seed, loader=pool_loader):
         tick = bar("pool", len(pool_loader) if isinstance(pool_loader, Sized) else None)
-        make = partial(networks.over, samples=samples, seed=seed, often=keep is not None, tick=tick)
-        outputs = BatchCodec(make, vars, lambda kept: Sampled(**kept))
+        compute = partial(networks.over, samples=samples, seed=seed, often=store is not None, tick=tick)
+        codec = BatchCodec(compute, vars, lambda tensors: SampledOutputs(**tensors))
         device = device_of(laplace.model)
-        every = [one for _, one in over_batches(pool_loader, outputs, device=device, copied=True, keep=keep, tick=tick)]
+        results = over_batches(pool_loader, codec, device=device, copy_inputs=True, store=store, tick=tick)
+        every = [outputs for _, outputs in results]
     if not every:
         raise ValueError("the pool must have at least one input, and its loader gave none.")
     return torch.cat([one.outputs for one in every], dim=1), torch.cat([one.plain for one in every])

@@ -65,9 +65,11 @@ class Laplace:
         ValueError: If an option has a value that it cannot have, or no layer of the model has a rule.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification").fit(train_loader)
-        >>> prediction = laplace.predict(images)
-        >>> prediction.probs, prediction.epistemic
+        ```python
+        laplace = infoform.Laplace(model, "classification").fit(train_loader)
+        prediction = laplace.predict(images)
+        prediction.probs, prediction.epistemic
+        ```
     """
 
     def __init__(
@@ -142,7 +144,9 @@ class Laplace:
             ValueError: If data, outputs or targets are not as the likelihood needs them; what was fitted before stays.
 
         Example:
-            >>> laplace.fit(train_loader, checkpoint="runs/fit.part")
+            ```python
+            laplace.fit(train_loader, checkpoint="runs/fit.part")
+            ```
         """
         settings = self.settings
         shapes = {name: layer.shape for name, layer in self.layers.items()}
@@ -212,8 +216,10 @@ class Laplace:
             TypeError: If the structure has no such option.
 
         Example:
-            >>> sharper = laplace.posterior(prior_precision=100.0)
-            >>> laplace.predict(images, posterior=sharper)
+            ```python
+            sharper = laplace.posterior(prior_precision=100.0)
+            laplace.predict(images, posterior=sharper)
+            ```
         """
         fitted = self._fitted()
         given = (prior_precision, num_data, prior, prior_rank, structure)
@@ -248,7 +254,9 @@ class Laplace:
             ValueError: If the data were fitted without targets.
 
         Example:
-            >>> laplace.log_evidence(prior_precision=10.0) - laplace.log_evidence(prior_precision=1.0)
+            ```python
+            laplace.log_evidence(prior_precision=10.0) - laplace.log_evidence(prior_precision=1.0)
+            ```
         """
         log_likelihood = self.likelihood.log_likelihood(self._fitted().fit.summary, self.noise)
         posterior = self.posterior(prior_precision=prior_precision, structure=structure, **options)
@@ -301,8 +309,10 @@ class Laplace:
             ValueError: If the validation data have no targets, or an argument has a value that it cannot have.
 
         Example:
-            >>> laplace.tune(val_loader)
-            >>> laplace.prior_precision, laplace.num_data
+            ```python
+            laplace.tune(val_loader)
+            laplace.prior_precision, laplace.num_data
+            ```
         """
         fitted = self._fitted()
         check_choice("noise", noise, ("residuals", "evidence"))
@@ -354,7 +364,9 @@ class Laplace:
             ValueError: If the memory holds not even rank 1 in every layer, or the structure has no rank.
 
         Example:
-            >>> print(laplace.shrink("2MB"))
+            ```python
+            print(laplace.shrink("2MB"))
+            ```
         """
         self._fitted()
         chosen = self._plan(structure=None, budget=read_bytes(memory))
@@ -375,8 +387,10 @@ class Laplace:
             ValueError: If n is no positive whole number.
 
         Example:
-            >>> weights = {name: drawn[0] for name, drawn in laplace.sample(1).items()}
-            >>> outputs = torch.func.functional_call(model, weights, (images,))
+            ```python
+            weights = {name: drawn[0] for name, drawn in laplace.sample(1).items()}
+            outputs = torch.func.functional_call(model, weights, (images,))
+            ```
         """
         check_whole("n", n)
         generator = torch.Generator().manual_seed(self.settings.seed if seed is None else seed)
@@ -410,13 +424,15 @@ class Laplace:
             ValueError: If the batch is empty, or an argument has a value that it cannot have.
 
         Example:
-            >>> prediction = laplace.predict(images)
-            >>> prediction.labels, prediction.confidence
+            ```python
+            prediction = laplace.predict(images)
+            prediction.labels, prediction.confidence
+            ```
         """
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
         prediction = self._predictor(posterior).predict(batch, options, noise=self.noise)
-        self._warned = self._warned or warn_if_worse(kind, prediction, None)
+        self._warned = self._warned or warn_if_worse(kind, prediction, None, likelihood=self.likelihood)
         return prediction
 
     def predict_loader(
@@ -455,8 +471,10 @@ class Laplace:
             ValueError: If the loader gives no examples.
 
         Example:
-            >>> prediction, targets = laplace.predict_loader(test_loader)
-            >>> infoform.metrics.evaluate(prediction, targets)
+            ```python
+            prediction, targets = laplace.predict_loader(test_loader)
+            infoform.metrics.evaluate(prediction, targets)
+            ```
         """
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
@@ -467,7 +485,7 @@ class Laplace:
             prediction, targets = predict_all(
                 predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
             )
-        self._warned = self._warned or warn_if_worse(kind, prediction, targets)
+        self._warned = self._warned or warn_if_worse(kind, prediction, targets, likelihood=self.likelihood)
         return prediction, targets
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
@@ -480,7 +498,9 @@ class Laplace:
             Parameters by their names in the model.
 
         Example:
-            >>> laplace.weights(laplace.posterior().sample(3))
+            ```python
+            laplace.weights(laplace.posterior().sample(3))
+            ```
         """
         weights: dict[str, Tensor] = {}
         for name, deviation in deviations.items():
@@ -495,7 +515,9 @@ class Laplace:
             One row for every parameter; prints as a table.
 
         Example:
-            >>> print(laplace.coverage())
+            ```python
+            print(laplace.coverage())
+            ```
         """
         label = self.structure.label
         structures = dict.fromkeys(self.layers, (label, ""))
@@ -520,7 +542,9 @@ class Laplace:
             FileNotFoundError: If the folder does not exist.
 
         Example:
-            >>> laplace.save("posterior.safetensors")
+            ```python
+            laplace.save("posterior.safetensors")
+            ```
         """
         fitted = self._fitted()
         if Processes.running().rank > 0:
@@ -568,7 +592,9 @@ class Laplace:
             FileNotFoundError: If there is no such file.
 
         Example:
-            >>> laplace = infoform.load("posterior.safetensors", model)
+            ```python
+            laplace = infoform.load("posterior.safetensors", model)
+            ```
         """
         model = unwrap(model)
         tensors, saved = files.read_file(path, device=device_of(model))
@@ -585,7 +611,15 @@ class Laplace:
         return laplace
 
     def prior_bytes(self, name: str, structure: str | Structure | None = None) -> int:
-        """Return what the prior stores for a layer of a fitted model."""
+        """Return what the prior stores for a layer of a fitted model.
+
+        Args:
+            name: The layer's name.
+            structure: Whose default prior is meant, where the user gave none.
+
+        Returns:
+            Bytes.
+        """
         prior = self._chosen_prior(None, structure)
         return self._fitted().prior(prior, name, num_data=1.0).nbytes if prior.needs_inputs else 0
 

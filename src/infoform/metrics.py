@@ -9,6 +9,7 @@ labels are taken for each label and averaged. Our own sums are in float64, those
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -27,7 +28,21 @@ LEVELS = (0.5, 0.9, 0.95)  # of the intervals whose coverage `evaluate` tells
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """A reliability diagram: what was promised and what was kept, bin by bin; NaN where a bin is empty."""
+    """A reliability diagram: confidence and accuracy, bin by bin; NaN where a bin is empty.
+
+    Args:
+        confidence: mean confidence of each bin, (bins,).
+        accuracy: share of right answers of each bin, (bins,).
+        count: number of examples of each bin, (bins,).
+
+    Example:
+        ```python
+        import torch
+        from infoform.metrics import Reliability
+        diagram = Reliability(torch.tensor([0.5, 0.9]), torch.tensor([0.5, 0.8]), torch.tensor([1, 1]))
+        assert 0.04 < diagram.error < 0.06
+        ```
+    """
 
     confidence: Tensor  # (bins,): mean confidence
     accuracy: Tensor  # (bins,): share of right answers
@@ -42,54 +57,77 @@ class Reliability:
 
 @dataclass(frozen=True, eq=False)
 class EntropyHistogram:
-    """How many examples have an entropy between two edges."""
+    """How many examples have an entropy between two edges.
+
+    Args:
+        edges: ends of the bins, (bins + 1,).
+        count: number of examples of each bin, (bins,).
+
+    Example:
+        ```python
+        import torch
+        from infoform.metrics import EntropyHistogram
+        assert EntropyHistogram(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([3, 1])).density.tolist() == [1.5, 0.5]
+        ```
+    """
 
     edges: Tensor  # (bins + 1,)
     count: Tensor  # (bins,)
 
     @property
-    def density(self) -> Tensor:  # (bins,), with integral 1
+    def density(self) -> Tensor:  # (bins,)
+        """Return the share of examples by width of the bin, with integral 1."""
         return self.count / (self.count.sum() * self.edges.diff())
 
 
 def evaluate(prediction: Prediction, targets: Tensor) -> dict[str, float]:
-    """Return the measures that suit the prediction, by name."""
-    if prediction.probs is None:
-        assert prediction.mean is not None
-        mean, variance = prediction.mean, prediction.variance
-        log_likelihood = gaussian_log_likelihood(mean, variance, targets)
-        return {
-            "rmse": rmse(mean, targets),
-            "log_likelihood": log_likelihood,
-            "nll": -log_likelihood,  # the same under the name that it has for classifiers
-            **{f"coverage_{100 * p:.0f}": interval_coverage(mean, variance, targets, level=p) for p in LEVELS},
-            "crps": crps_gaussian(mean, variance, targets),
-        }
-    probs, count = prediction.probs, prediction.probs.shape[1]
-    labels = prediction.max_entropy > math.log(count) + 1e-6  # C yes/no answers can be less certain than one of C
-    if not labels and targets.dim() != 1:
-        raise ValueError(
-            f"a classification prediction needs class indices of shape ({len(probs)},), "
-            f"got targets of shape {tuple(targets.shape)}; use targets.argmax(1) for one-hot rows."
-        )
-    if labels and targets.dim() != 2 and count > 1:
-        raise ValueError(
-            f"a multilabel prediction needs targets of shape {tuple(probs.shape)}, got {tuple(targets.shape)}; "
-            "give a zero or one for each label."
-        )
-    scores = {
-        "accuracy": accuracy(probs, targets),
-        "nll": nll(probs, targets),
-        "brier": brier(probs, targets),
-        "ece": ece(probs, targets),
-    }
-    if not labels:
-        scores["adaptive_ece"] = adaptive_ece(probs, targets)
-    return scores | {"entropy": float(prediction.normalised_entropy.double().mean())}
+    """Return the measures that suit what the prediction answers: a class, labels or numbers.
+
+    Args:
+        prediction: prediction of N examples.
+        targets: class indices (N,), labels of zeros and ones (N, C), or numbers (N, C).
+
+    Returns:
+        Measures by name: "accuracy", "nll", "brier", "ece", "entropy" (and "adaptive_ece" of classes), or, for
+        numbers, "rmse", "log_likelihood", "nll", "coverage_50", "coverage_90", "coverage_95", "crps".
+
+    Raises:
+        ValueError: if targets and prediction do not fit each other.
+        ImportError: if torchmetrics or scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import Classification, metrics
+        prediction = Classification().plain_prediction(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), noise=None)
+        assert metrics.evaluate(prediction, torch.tensor([0, 1]))["accuracy"] == 1
+        ```
+    """
+    return _MEASURES[prediction.answer](prediction, targets)
 
 
 def accuracy(probs: Tensor, targets: Tensor) -> float:
-    """Return the share of right answers."""
+    """Return the share of right answers.
+
+    Args:
+        probs: probabilities, (N, C).
+        targets: class indices (N,), or labels of zeros and ones (N, C).
+
+    Returns:
+        The share, between 0 and 1; of labels, over all labels of all examples.
+
+    Raises:
+        ValueError: if shapes or values of probabilities and targets are not as said.
+        ImportError: if torchmetrics or scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        probs, targets = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0])
+        assert metrics.accuracy(probs, targets) == 0.5
+        ```
+    """
     probs, targets = _checked(probs, targets)
     measures = _torchmetrics()
     if targets.dim() == 1:
@@ -98,7 +136,27 @@ def accuracy(probs: Tensor, targets: Tensor) -> float:
 
 
 def nll(probs: Tensor, targets: Tensor) -> float:
-    """Return the mean of −log p(target), in nats."""
+    """Return the mean of −log p(target), in nats.
+
+    Args:
+        probs: probabilities, (N, C).
+        targets: class indices (N,), or labels of zeros and ones (N, C).
+
+    Returns:
+        The mean over examples (and labels).
+
+    Raises:
+        ValueError: if shapes or values of probabilities and targets are not as said.
+        ImportError: if torchmetrics or scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        probs, targets = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0])
+        assert 0.5 < metrics.nll(probs, targets) < 0.52
+        ```
+    """
     # scikit-learn's log_loss cuts probabilities at 1e-16, above what an overconfident network says
     least = torch.finfo(probs.dtype).tiny if probs.is_floating_point() else 0.0
     probs, targets = _checked(probs, targets)
@@ -109,7 +167,27 @@ def nll(probs: Tensor, targets: Tensor) -> float:
 
 
 def brier(probs: Tensor, targets: Tensor) -> float:
-    """Return the mean squared distance of the probabilities from the answer, summed over classes."""
+    """Return the mean squared distance of the probabilities from the answer, summed over classes.
+
+    Args:
+        probs: probabilities, (N, C).
+        targets: class indices (N,), or labels of zeros and ones (N, C).
+
+    Returns:
+        The score, between 0 and 2 for classes, and between 0 and 1 for labels.
+
+    Raises:
+        ValueError: if shapes or values of probabilities and targets are not as said.
+        ImportError: if torchmetrics or scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        probs, targets = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0])
+        assert 0.36 < metrics.brier(probs, targets) < 0.38
+        ```
+    """
     probs, targets = _checked(probs, targets)
     score = _sklearn().brier_score_loss
     if targets.dim() == 1:
@@ -119,7 +197,28 @@ def brier(probs: Tensor, targets: Tensor) -> float:
 
 
 def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
-    """Return the expected calibration error over bins of equal width."""
+    """Return the expected calibration error over bins of equal width.
+
+    Args:
+        probs: probabilities, (N, C).
+        targets: class indices (N,), or labels of zeros and ones (N, C).
+        bins: number of bins.
+
+    Returns:
+        The mean gap between confidence and accuracy; of labels, its mean over labels.
+
+    Raises:
+        ValueError: if shapes or values of probabilities and targets are not as said.
+        ImportError: if torchmetrics or scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        probs, targets = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0])
+        assert 0.34 < metrics.ece(probs, targets) < 0.36
+        ```
+    """
     probs, targets = _checked(probs, targets)
     check_whole("bins", bins)
     measures = _torchmetrics()
@@ -132,7 +231,28 @@ def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
 
 
 def adaptive_ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
-    """Return the expected calibration error over bins of equal mass, of the most probable class."""
+    """Return the expected calibration error over bins of equal mass, of the most probable class.
+
+    Args:
+        probs: probabilities, (N, C).
+        targets: class indices (N,), or labels of zeros and ones (N, C).
+        bins: number of bins.
+
+    Returns:
+        The mean gap between confidence and accuracy.
+
+    Raises:
+        ValueError: if shapes or values of probabilities and targets are not as said.
+        ImportError: if torchmetrics or scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        probs, targets = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0])
+        assert 0.34 < metrics.adaptive_ece(probs, targets) < 0.36
+        ```
+    """
     confidence, right = _answers(probs, targets)
     check_whole("bins", bins)
     _, place, ties = confidence.unique(return_inverse=True, return_counts=True)
@@ -141,7 +261,27 @@ def adaptive_ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
 
 
 def reliability(probs: Tensor, targets: Tensor, bins: int = BINS) -> Reliability:
-    """Return confidence, accuracy and count of the most probable class in bins of equal width."""
+    """Return confidence, accuracy and count of the most probable class in bins of equal width.
+
+    Args:
+        probs: probabilities, (N, C).
+        targets: class indices (N,), or labels of zeros and ones (N, C).
+        bins: number of bins.
+
+    Returns:
+        The reliability diagram.
+
+    Raises:
+        ValueError: if shapes or values of probabilities and targets are not as said.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        probs, targets = torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 0])
+        assert metrics.reliability(probs, targets, bins=2).count.tolist() == [0, 2]
+        ```
+    """
     confidence, right = _answers(probs, targets)
     check_whole("bins", bins)
     edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
@@ -153,7 +293,26 @@ def reliability(probs: Tensor, targets: Tensor, bins: int = BINS) -> Reliability
 def entropy_histogram(
     entropy: Tensor, *, bins: int = 20, span: tuple[float, float] = (0.0, 1.0)
 ) -> EntropyHistogram:  # (N,)
-    """Count entropies (normalised ones, unless `span` says otherwise) in bins of equal width."""
+    """Count entropies in bins of equal width.
+
+    Args:
+        entropy: entropies of N predictions, (N,); normalised ones, unless `span` says otherwise.
+        bins: number of bins.
+        span: lower end of the first bin, upper end of the last.
+
+    Returns:
+        The histogram.
+
+    Raises:
+        ValueError: if an entropy is not finite, or lies outside of `span`.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        assert metrics.entropy_histogram(torch.tensor([0.1, 0.2, 0.9]), bins=2).count.tolist() == [2, 1]
+        ```
+    """
     values = _scores("entropies", entropy)
     check_whole("bins", bins)
     low, high = span
@@ -168,7 +327,26 @@ def entropy_histogram(
 
 
 def auroc(scores: Tensor, labels: Tensor) -> float:  # (N,), (N,) of zeros and ones
-    """Return the probability that a positive example scores above a negative one."""
+    """Return the probability that a positive example scores above a negative one.
+
+    Args:
+        scores: one score for each example, (N,).
+        labels: 1 for positive examples, 0 for negative ones, (N,).
+
+    Returns:
+        The area under the ROC curve, between 0 and 1.
+
+    Raises:
+        ValueError: if a score is not finite, or a class has no example.
+        ImportError: if scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        assert metrics.auroc(torch.tensor([0.1, 0.4, 0.3, 0.8]), torch.tensor([0, 0, 1, 1])) == 0.75
+        ```
+    """
     scores, labels = _scored(scores, labels)
     # torchmetrics squeezes scores beyond 0 and 1 through a sigmoid, which makes large ones equal
     return float(_sklearn().roc_auc_score(_array(labels), _array(scores)))
@@ -177,7 +355,24 @@ def auroc(scores: Tensor, labels: Tensor) -> float:  # (N,), (N,) of zeros and o
 def ood(known_scores: Tensor, unknown_scores: Tensor) -> dict[str, float]:  # (N,), (M,)
     """Tell how well scores, larger for stranger inputs (entropies, say), separate unknown from known data.
 
-    `fpr95` is the share of known data taken for unknown at the threshold that finds 95 % of the unknown.
+    Args:
+        known_scores: scores of data like the training data, (N,).
+        unknown_scores: scores of other data, (M,).
+
+    Returns:
+        "auroc", "aupr" and "fpr95", the share of known data taken for unknown at the threshold that finds 95 % of the
+        unknown.
+
+    Raises:
+        ValueError: if there are no scores, or one is not finite.
+        ImportError: if scikit-learn is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        assert metrics.ood(torch.tensor([0.1, 0.2]), torch.tensor([0.5, 0.9]))["auroc"] == 1
+        ```
     """
     known, unknown = _scores("known scores", known_scores), _scores("unknown scores", unknown_scores)
     scores, labels = _scored(torch.cat([known, unknown]), torch.cat([known * 0, unknown * 0 + 1]))
@@ -191,20 +386,81 @@ def ood(known_scores: Tensor, unknown_scores: Tensor) -> dict[str, float]:  # (N
 
 
 def rmse(mean: Tensor, targets: Tensor) -> float:
-    """Return the root mean squared error, over examples and outputs."""
+    """Return the root mean squared error, over examples and outputs.
+
+    Args:
+        mean: predicted means, (N, C).
+        targets: true values, (N, C).
+
+    Returns:
+        The error.
+
+    Raises:
+        ValueError: if the shapes differ, or a value is not finite.
+        ImportError: if torchmetrics is missing.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        assert metrics.rmse(torch.zeros(2, 1), torch.tensor([[3.0], [-3.0]])) == 3
+        ```
+    """
     mean, targets = _same_shape(mean, targets)
     from_torchmetrics = _torchmetrics("regression").mean_squared_error
     return float(from_torchmetrics(mean.flatten(), targets.flatten(), squared=False))
 
 
 def gaussian_log_likelihood(mean: Tensor, variance: Tensor, targets: Tensor) -> float:
-    """Return the mean log density of the targets, summed over outputs."""
+    """Return the mean log density of the targets, summed over outputs.
+
+    Args:
+        mean: predicted means, (N, C).
+        variance: their variances, (N, C).
+        targets: true values, (N, C).
+
+    Returns:
+        The mean over examples.
+
+    Raises:
+        ValueError: if the shapes differ, a value is not finite, or a variance is not positive.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        mean, variance, targets = torch.zeros(3, 1), torch.ones(3, 1), torch.tensor([[0.0], [1.0], [-3.0]])
+        assert metrics.gaussian_log_likelihood(mean, variance, targets) < -2.5
+        ```
+    """
     density, targets = _gaussian(mean, variance, targets)
     return float(density.log_prob(targets).sum(1).mean())
 
 
 def interval_coverage(mean: Tensor, variance: Tensor, targets: Tensor, *, level: float = 0.95) -> float:
-    """Return the share of targets in the central interval that should hold this share of them."""
+    """Return the share of targets in the central interval that should hold this share of them.
+
+    Args:
+        mean: predicted means, (N, C).
+        variance: their variances, (N, C).
+        targets: true values, (N, C).
+        level: share that the interval should hold, between 0 and 1.
+
+    Returns:
+        The share that it holds.
+
+    Raises:
+        ValueError: if the shapes differ, a value is not finite, a variance is not positive, or `level` is not between
+            0 and 1.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        mean, variance, targets = torch.zeros(3, 1), torch.ones(3, 1), torch.tensor([[0.0], [1.0], [-3.0]])
+        assert 0.6 < metrics.interval_coverage(mean, variance, targets, level=0.95) < 0.7
+        ```
+    """
     if not 0 < level < 1:
         raise ValueError(f"the level of an interval must be between 0 and 1, got {level}.")
     density, targets = _gaussian(mean, variance, targets)
@@ -213,12 +469,88 @@ def interval_coverage(mean: Tensor, variance: Tensor, targets: Tensor, *, level:
 
 
 def crps_gaussian(mean: Tensor, variance: Tensor, targets: Tensor) -> float:
-    """Return the continuous ranked probability score, σ (z (2 Φ(z) − 1) + 2 φ(z) − 1/√π); Gneiting et al. 2005."""
+    """Return the continuous ranked probability score, σ (z (2 Φ(z) − 1) + 2 φ(z) − 1/√π); Gneiting et al. 2005.
+
+    Args:
+        mean: predicted means, (N, C).
+        variance: their variances, (N, C).
+        targets: true values, (N, C).
+
+    Returns:
+        The mean over examples and outputs; 0 is best.
+
+    Raises:
+        ValueError: if the shapes differ, a value is not finite, or a variance is not positive.
+
+    Example:
+        ```python
+        import torch
+        from infoform import metrics
+        mean, variance, targets = torch.zeros(3, 1), torch.ones(3, 1), torch.tensor([[0.0], [1.0], [-3.0]])
+        assert metrics.crps_gaussian(mean, variance, targets) > 1
+        ```
+    """
     density, targets = _gaussian(mean, variance, targets)
     z = (targets - density.mean) / density.stddev
     phi = (-z.square() / 2).exp() / math.sqrt(2 * math.pi)
     score = density.stddev * (z * (2 * torch.special.ndtr(z) - 1) + 2 * phi - 1 / math.sqrt(math.pi))
     return float(score.mean())
+
+
+def _measure_numbers(prediction: Prediction, targets: Tensor) -> dict[str, float]:
+    assert prediction.mean is not None
+    mean, variance = prediction.mean, prediction.variance
+    log_likelihood = gaussian_log_likelihood(mean, variance, targets)
+    return {
+        "rmse": rmse(mean, targets),
+        "log_likelihood": log_likelihood,
+        "nll": -log_likelihood,  # the same under the name that it has for classifiers
+        **{f"coverage_{100 * p:.0f}": interval_coverage(mean, variance, targets, level=p) for p in LEVELS},
+        "crps": crps_gaussian(mean, variance, targets),
+    }
+
+
+def _measure_class(prediction: Prediction, targets: Tensor) -> dict[str, float]:
+    assert prediction.probs is not None
+    if targets.dim() != 1:
+        raise ValueError(
+            f"a classification prediction needs class indices of shape ({len(prediction)},), "
+            f"got targets of shape {tuple(targets.shape)}; use targets.argmax(1) for one-hot rows."
+        )
+    scores = _measure_probs(prediction.probs, targets)
+    scores["adaptive_ece"] = adaptive_ece(prediction.probs, targets)
+    return scores | {"entropy": _mean_entropy(prediction)}
+
+
+def _measure_labels(prediction: Prediction, targets: Tensor) -> dict[str, float]:
+    assert prediction.probs is not None
+    shape = tuple(prediction.probs.shape)
+    if targets.dim() != 2 and shape[1] > 1:
+        raise ValueError(
+            f"a multilabel prediction needs targets of shape {shape}, got {tuple(targets.shape)}; "
+            "give a zero or one for each label."
+        )
+    return _measure_probs(prediction.probs, targets) | {"entropy": _mean_entropy(prediction)}
+
+
+def _measure_probs(probs: Tensor, targets: Tensor) -> dict[str, float]:
+    return {
+        "accuracy": accuracy(probs, targets),
+        "nll": nll(probs, targets),
+        "brier": brier(probs, targets),
+        "ece": ece(probs, targets),
+    }
+
+
+def _mean_entropy(prediction: Prediction) -> float:
+    return float(prediction.normalised_entropy.double().mean())
+
+
+_MEASURES: dict[str, Callable[[Prediction, Tensor], dict[str, float]]] = {
+    "class": _measure_class,
+    "labels": _measure_labels,
+    "numbers": _measure_numbers,
+}
 
 
 def _answers(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # -> (N,), (N,)

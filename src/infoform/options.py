@@ -38,8 +38,10 @@ class FitOptions:
         ValueError: If an option has a value that it cannot have.
 
     Example:
-        >>> options = infoform.FitOptions(fisher="exact", statistics="all")
-        >>> laplace = infoform.Laplace(model, "classification", fit_options=options)
+        ```python
+        options = infoform.FitOptions(fisher="exact", statistics="all")
+        laplace = infoform.Laplace(model, "classification", fit_options=options)
+        ```
     """
 
     fisher: str = "mc"
@@ -73,7 +75,15 @@ class FitOptions:
             )
 
     def settings(self, *, prior_rank: int, seed: int) -> FitSettings:
-        """Return the same in the form that the fitting room takes."""
+        """Return the same in the form that the fitting room takes.
+
+        Args:
+            prior_rank: Eigenpairs of each layer's inputs that are kept.
+            seed: Of sampled labels and sketches.
+
+        Returns:
+            Checked settings.
+        """
         return FitSettings(
             fisher=self.fisher,
             fisher_samples=self.fisher_samples,

@@ -53,8 +53,10 @@ def plan(
         ValueError: If the memory holds not even the least, or if arguments exclude each other.
 
     Example:
-        >>> plan = infoform.plan(model, memory="48MB", example=images)
-        >>> print(plan)
+        ```python
+        plan = infoform.plan(model, memory="48MB", example=images)
+        print(plan)
+        ```
     """
     budget = None if memory is None else read_bytes(memory)
     check_whole("max_rank", max_rank)

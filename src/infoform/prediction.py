@@ -1,9 +1,12 @@
-"""One prediction for a batch of inputs, whatever the likelihood and the way it was made."""
+"""One prediction for a batch of inputs, whatever the likelihood and the way it was made.
+
+A prediction tells by itself what it answers: one of C classes, C yes/no labels, or C numbers (`Prediction.answer`).
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +19,25 @@ class Prediction:
     Variances are those of the answer itself: of a class's indicator, of a label, or of the target. `epistemic` is the
     part that comes from not knowing the weights, `aleatoric` what remains if they were known; they add up to
     `variance`. Entropies are in nats.
+
+    Args:
+        epistemic: variance from not knowing the weights, (N, C).
+        aleatoric: variance that would remain if the weights were known, (N, C).
+        entropy: entropy of the prediction, (N,).
+        mutual_information: the epistemic part of the entropy, (N,).
+        plain: outputs of the trained network, (N, C).
+        probs: probabilities of classes or labels, (N, C); None for numbers.
+        mean: predicted numbers, (N, C); None for classes and labels.
+        samples: probabilities or means of single networks, (M, N, C), where networks or outputs were sampled.
+        max_entropy: the largest entropy that a prediction can have; NaN for numbers.
+
+    Example:
+        ```python
+        import torch
+        from infoform import Classification
+        prediction = Classification().from_samples(torch.randn(10, 4, 3), torch.zeros(4, 3), noise=None)
+        print(prediction.labels, prediction.confidence, prediction.epistemic.sum(1))
+        ```
     """
 
     epistemic: Tensor  # (N, C)
@@ -29,7 +51,16 @@ class Prediction:
     max_entropy: float = math.nan  # of any prediction; none for regression
 
     def __len__(self) -> int:
+        """Return the number N of examples."""
         return len(self.epistemic)
+
+    @property
+    def answer(self) -> Literal["class", "labels", "numbers"]:
+        """Return what is predicted: one of C classes, C yes/no labels, or C numbers."""
+        if self.probs is None:
+            return "numbers"
+        # C yes/no answers can be less certain than one of C
+        return "labels" if self.max_entropy > math.log(self.probs.shape[1]) + 1e-6 else "class"
 
     @property
     def value(self) -> Tensor:  # (N, C)
@@ -40,10 +71,12 @@ class Prediction:
 
     @property
     def variance(self) -> Tensor:  # (N, C)
+        """Return the variance of the answer: `epistemic + aleatoric`."""
         return self.epistemic + self.aleatoric
 
     @property
     def std(self) -> Tensor:  # (N, C)
+        """Return the standard deviation of the answer."""
         return self.variance.sqrt()
 
     @property
@@ -63,7 +96,17 @@ class Prediction:
         return self.entropy / self.max_entropy
 
     def quantile(self, q: float) -> Tensor:  # (N, C)
-        """Return the value that the target stays below with probability q; of a Gaussian with mean and variance."""
+        """Return the value that the target stays below with probability q, of a Gaussian with `mean` and `variance`.
+
+        Args:
+            q: probability, between 0 and 1.
+
+        Returns:
+            The quantiles, (N, C).
+
+        Raises:
+            ValueError: if q is not between 0 and 1, or the prediction is of classes or labels.
+        """
         if not 0 < q < 1:
             raise ValueError(f"a quantile must be between 0 and 1, got {q}.")
         if self.mean is None:
@@ -71,11 +114,25 @@ class Prediction:
         return self.mean + math.sqrt(2) * torch.erfinv(self.mean.new_tensor(2 * q - 1)) * self.std
 
     def interval(self, coverage: float = 0.95) -> tuple[Tensor, Tensor]:  # (N, C), (N, C)
-        """Return the central interval that should hold the target with probability `coverage`."""
+        """Return the central interval that should hold the target with probability `coverage`.
+
+        Args:
+            coverage: probability, between 0 and 1.
+
+        Returns:
+            Lower and upper ends, (N, C) each.
+
+        Raises:
+            ValueError: if `coverage` is not between 0 and 1, or the prediction is of classes or labels.
+        """
         return self.quantile((1 - coverage) / 2), self.quantile((1 + coverage) / 2)
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return one list an output quantity, as a data frame takes them: `pandas.DataFrame(prediction.columns())`."""
+        """Return the prediction as a table: `pandas.DataFrame(prediction.columns())`.
+
+        Returns:
+            One list with N entries for each quantity of each output, by the name of the column.
+        """
         per_output = {"prob": self.probs, "mean": self.mean, "epistemic": self.epistemic, "aleatoric": self.aleatoric}
         table: dict[str, list[Any]] = {}
         if self.probs is not None:
@@ -86,14 +143,25 @@ class Prediction:
         return table | {"entropy": self.entropy.tolist(), "mutual_information": self.mutual_information.tolist()}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all that this holds, for a file."""
-        held = {one.name: getattr(self, one.name) for one in fields(self)}
-        held["max_entropy"] = torch.tensor(self.max_entropy, dtype=torch.float64)
-        return {name: value for name, value in held.items() if value is not None}
+        """Return all fields that are not None, as tensors for a file; `Prediction.of` reads them.
+
+        Returns:
+            Tensors by the name of the field.
+        """
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["max_entropy"] = torch.tensor(self.max_entropy, dtype=torch.float64)
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Prediction":
-        """Return the prediction that these are of."""
+        """Return the prediction with these fields.
+
+        Args:
+            tensors: what `tensors` returned.
+
+        Returns:
+            The prediction.
+        """
         return cls(**{**tensors, "max_entropy": float(tensors["max_entropy"])})  # type: ignore[arg-type]
 
     def _probabilities(self) -> Tensor:
@@ -103,11 +171,53 @@ class Prediction:
 
 
 def join_predictions(parts: Sequence[Prediction]) -> Prediction:
-    """Return the predictions of several batches as one."""
+    """Return the predictions of several batches as one.
+
+    Args:
+        parts: predictions of the batches, in order.
+
+    Returns:
+        One prediction of all examples.
+    """
     first = parts[0]
     values: dict[str, Any] = {}
-    for one in fields(Prediction):
-        if isinstance(getattr(first, one.name), Tensor):
-            axis = 1 if one.name == "samples" else 0
-            values[one.name] = torch.cat([getattr(part, one.name) for part in parts], dim=axis)
+    for field in fields(Prediction):
+        if isinstance(getattr(first, field.name), Tensor):
+            values[field.name] = torch.cat([getattr(part, field.name) for part in parts], dim=_example_axis(field.name))
     return replace(first, **values)
+
+
+def select_examples(prediction: Prediction, places: Tensor) -> Prediction:  # (n,)
+    """Return the prediction of some examples, in the order of `places`.
+
+    Args:
+        prediction: prediction of N examples.
+        places: positions of the examples, (n,), on any device.
+
+    Returns:
+        The prediction of these n examples, on the device of `prediction`.
+    """
+    values: dict[str, Any] = {}
+    for field in fields(Prediction):
+        value = getattr(prediction, field.name)
+        if isinstance(value, Tensor):
+            values[field.name] = value.index_select(_example_axis(field.name), places.to(value.device))
+    return replace(prediction, **values)
+
+
+def move_prediction(prediction: Prediction, device: torch.device | str) -> Prediction:
+    """Return the prediction with its tensors on a device.
+
+    Args:
+        prediction: prediction of N examples.
+        device: where its tensors are to be.
+
+    Returns:
+        The same prediction there.
+    """
+    values = {field.name: getattr(prediction, field.name) for field in fields(Prediction)}
+    return replace(prediction, **{name: one.to(device) for name, one in values.items() if isinstance(one, Tensor)})
+
+
+def _example_axis(field: str) -> int:
+    return 1 if field == "samples" else 0

@@ -143,7 +143,6 @@ def test_predict_goes_on_after_it_was_killed(ready: Path, succeed: Call) -> None
 def _crash(monkeypatch: pytest.MonkeyPatch, after: int, error: type[BaseException]) -> list[int]:
     """End the next command after so many batches; return a list that counts the batches from then on."""
     from infoform.predicting.predictor import Predictor
-    from infoform.predicting.sampled_networks import SampledNetworks
 
     counted: list[int] = []
 
@@ -156,7 +155,7 @@ def _crash(monkeypatch: pytest.MonkeyPatch, after: int, error: type[BaseExceptio
 
         return run
 
-    monkeypatch.setattr(SampledNetworks, "plain", crashing(SampledNetworks.plain))
+    monkeypatch.setattr(Predictor, "outputs", crashing(Predictor.outputs))
     monkeypatch.setattr(Predictor, "linear", crashing(Predictor.linear))
     return counted
 

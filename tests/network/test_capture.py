@@ -175,7 +175,7 @@ def test_the_model_is_as_found_after_a_backward_hook_raises(monkeypatch: pytest.
     def fail(*args: Any, **kwargs: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("infoform.fitting.accumulate.Intake.add", fail)
+    monkeypatch.setattr("infoform.fitting.accumulate.GradientAccumulator.add", fail)
     with pytest.raises(MemoryError):
         infoform.Laplace(model, "classification").fit(loader(), progress=False)
     assert snapshot(model) == before

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from dense import assert_close, read_logits
 from flat import flat_laplace
 from infoform import Laplace, Regression
-from infoform.likelihoods import LIKELIHOODS, LINKS, Likelihood
+from infoform.likelihoods import LIKELIHOODS, LINKS, GaussianOutputs, Likelihood
 from infoform.network.batches import read_inputs
 from infoform.posteriors import PRESETS, STRUCTURES
 from infoform.posteriors.network_posterior import Posterior
@@ -177,7 +177,7 @@ def test_linear_does_not_depend_on_the_chunk_size(case: str, chunk: int, monkeyp
     laplace, x = fitted(case), CASES[case].inputs(9)
     posterior = laplace.posterior(prior="activation")
     mean, covariance = linear(laplace, posterior, x)
-    monkeypatch.setattr("infoform.predicting.predictor.CHUNK_BYTES", chunk)
+    monkeypatch.setattr("infoform.predicting.linear.CHUNK_BYTES", chunk)
     again_mean, again_covariance = linear(laplace, posterior, x)
     assert_close(again_mean, mean)
     assert_close(again_covariance, covariance)
@@ -213,13 +213,8 @@ def test_a_layer_without_a_gradient_at_all_adds_nothing() -> None:
 def test_linear_is_the_likelihoods_prediction_of_the_gaussian(likelihood: str, link: str) -> None:
     laplace, x = fitted("linear", likelihood), CASES["linear"].inputs()
     found = laplace.predict(x, link=link, samples=50, seed=3)
-    expected = laplace.likelihood.from_gaussian(
-        *linear(laplace, laplace.posterior(), x),
-        noise=laplace.noise,
-        link=link,
-        samples=50,
-        generator=torch.Generator().manual_seed(3),
-    )
+    outputs = GaussianOutputs(*linear(laplace, laplace.posterior(), x), samples=50, seed=3)
+    expected = laplace.likelihood.from_gaussian(outputs, noise=laplace.noise, link=link)
     check_same(found, expected)
     assert torch.equal(found.plain, plain(laplace, x))
 
@@ -304,12 +299,8 @@ def test_models_that_cannot_be_run_together_are_run_one_by_one(kind: str) -> Non
 def test_samples_of_a_classifier_are_probabilities_of_single_networks(kind: str, likelihood: str) -> None:
     laplace, x = fitted("linear", likelihood), CASES["linear"].inputs()
     predictor = Predictor(laplace.model, laplace.layers, laplace.likelihood, laplace.posterior())
-    outputs = predictor.sampled_outputs(
-        read_inputs(x, torch.device("cpu")),
-        samples=6,
-        generator=torch.Generator().manual_seed(2),
-        linear=kind == "linear-mc",
-    )
+    networks, batch = predictor.sampled(linear=kind == "linear-mc"), read_inputs(x, torch.device("cpu"))
+    (outputs,) = networks.outputs([batch], samples=6, generator=torch.Generator().manual_seed(2))
     found = laplace.predict(x, kind=kind, samples=6, seed=2)
     expected = outputs.softmax(2) if likelihood == "classification" else outputs.sigmoid()
     assert_close(found.samples, expected)

@@ -15,7 +15,7 @@ from infoform.acquisition import _pool_outputs
 from infoform.network.batches import read_batch, read_inputs
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.resumable_batches import BatchCodec, over_batches
-from infoform.predicting.sampled_networks import OFTEN, Sampled
+from infoform.predicting.sampled_networks import OFTEN, SampledOutputs
 from infoform.prediction import Prediction, join_predictions
 
 pytestmark = [
@@ -175,8 +175,9 @@ def test_no_more_batches_are_held_than_a_group_and_the_next(monkeypatch: pytest.
             yield part
 
     networks = laplace._predictor().sampled(linear=False)
-    kind = BatchCodec(partial(networks.over, samples=SAMPLES, seed=0), vars, lambda kept: Sampled(**kept))
-    for number, _ in enumerate(over_batches(batches(), kind, device=x.device, copied=True)):
+    compute = partial(networks.over, samples=SAMPLES, seed=0)
+    codec = BatchCodec(compute, vars, lambda tensors: SampledOutputs(**tensors))
+    for number, _ in enumerate(over_batches(batches(), codec, device=x.device, copy_inputs=True)):
         assert read <= number // 2 * 2 + 3
 
 
@@ -243,10 +244,10 @@ class Memory:
 
 class Place:
     def __init__(self, memory: Memory, number: int) -> None:
-        self.memory, self.number, self.found = memory, number, memory.kept.get(number)
+        self.memory, self.number, self.result = memory, number, memory.kept.get(number)
 
-    def add(self, made: Mapping[str, Tensor]) -> None:
-        self.memory.kept[self.number] = made
+    def save(self, result: Mapping[str, Tensor]) -> None:
+        self.memory.kept[self.number] = result
         self.memory.added.append(self.number)
 
 

@@ -18,19 +18,42 @@ from typing_extensions import Self
 from infoform.common.checks import check_whole
 from infoform.common.progress import progress_bar
 from infoform.common.randomness import isolated
+from infoform.common.vmap_or_loop import VMAP_WEIGHTS, vmap_or_loop
 from infoform.likelihoods import DataSummary, Likelihood, get_likelihood
 from infoform.network.batches import Batch, batch_size, device_of, read_batch, read_inputs, read_outputs
 from infoform.network.capture import evaluation_mode
 from infoform.prediction import Prediction, join_predictions
 
-VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time
 VMAP_NUMBERS = 2**22  # weights and outputs of layers of all networks that are run at a time, about
 
 Bar = Callable[[str, int | None], Callable[[int], None]]  # description and total -> tick
 
 
 class Baseline(ABC):
-    """A likelihood and a model, which is never changed: training is done on a copy of it, `network`."""
+    """A likelihood and a model, which is never changed: training is done on a copy of it, `network`.
+
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        seed: seed of training and of predictions.
+
+    Attributes:
+        default_samples: number of networks of a prediction where it is not given.
+        noise: standard deviation of the targets after a fit, for regression; else None.
+
+    Raises:
+        TypeError: if `model` is no `torch.nn.Module`.
+        ValueError: if no likelihood has that name.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import BASELINES
+        data = [(torch.randn(20, 3), torch.randn(20, 1))]
+        swa = BASELINES["swa"](torch.nn.Linear(3, 1), "regression", epochs=2).fit(data, progress=False)
+        assert swa.predict(torch.randn(5, 3)).mean.shape == (5, 1)
+        ```
+    """
 
     name: ClassVar[str]
 
@@ -56,7 +79,18 @@ class Baseline(ABC):
         """Return the outputs of M networks; called in evaluation mode and without gradients."""
 
     def fit(self, loader: Iterable[Any], *, progress: bool = True) -> Self:
-        """Train on the loader's data: (input, target) tuples or dicts, as in `Laplace.fit`."""
+        """Train on the loader's data.
+
+        Args:
+            loader: (input, target) tuples or dicts, as in `Laplace.fit`.
+            progress: whether to show a progress bar.
+
+        Returns:
+            This baseline, fitted.
+
+        Raises:
+            ValueError: if the loader gives no examples or no targets, or the training fails.
+        """
         network = copy.deepcopy(self.model)
         self._network, self.noise = None, None
         with isolated(self.seed, loader=loader):
@@ -69,19 +103,50 @@ class Baseline(ABC):
 
     @property
     def network(self) -> nn.Module:
-        """Return the trained copy of the model."""
+        """Return the trained copy of the model.
+
+        Raises:
+            RuntimeError: if `fit` was not called.
+        """
         if self._network is None:
             raise RuntimeError(f"this {type(self).__name__} is not fitted yet; call fit(loader) first.")
         return self._network
 
     def predict(self, x: Any, *, samples: int | None = None, seed: int | None = None) -> Prediction:
-        """Return the prediction of `samples` networks for a tensor, a tuple of the model's arguments, or a dict."""
+        """Return the prediction for a batch of inputs.
+
+        Args:
+            x: a tensor, a tuple of the model's arguments, or a dict of them.
+            samples: number of networks; `default_samples` unless given.
+            seed: seed of the networks; the baseline's own unless given.
+
+        Returns:
+            The prediction.
+
+        Raises:
+            RuntimeError: if `fit` was not called.
+            ValueError: if the batch is empty, or `samples` is not a number of networks that can be had.
+        """
         return self._predict(read_inputs(x, device_of(self.network)), samples, seed)
 
     def predict_loader(
         self, loader: Iterable[Any], *, samples: int | None = None, seed: int | None = None, progress: bool = True
     ) -> tuple[Prediction, Tensor | None]:
-        """Return one prediction for all of a loader's data, and its targets where every batch has them."""
+        """Return one prediction for all of a loader's data.
+
+        Args:
+            loader: inputs, (input, target) tuples or dicts.
+            samples: number of networks; `default_samples` unless given.
+            seed: seed of the networks; the baseline's own unless given.
+            progress: whether to show a progress bar.
+
+        Returns:
+            The prediction, and all targets where every batch has them, else None.
+
+        Raises:
+            RuntimeError: if `fit` was not called.
+            ValueError: if the loader gives no examples.
+        """
         device = device_of(self.network)
         parts: list[Prediction] = []
         targets: list[Tensor] = []
@@ -126,14 +191,41 @@ class Baseline(ABC):
 
 
 class WeightBaseline(Baseline):
-    """A baseline that draws the weights of its networks."""
+    """A baseline that draws the weights of its networks.
+
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        seed: seed of training and of predictions.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import BBB
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        bbb = BBB(torch.nn.Linear(3, 2), "classification", epochs=2).fit(data, progress=False)
+        assert bbb.sample(5)["weight"].shape == (5, 2, 3)
+        ```
+    """
 
     @abstractmethod
     def _draw(self, count: int, seed: int) -> dict[str, Tensor]:
         """Return `count` sets of parameters (and buffers, where they differ), by name, (count, *shape) each."""
 
     def sample(self, n: int, *, seed: int | None = None) -> dict[str, Tensor]:
-        """Draw n sets of weights, by parameter name, (n, *shape) each; for `torch.func.functional_call`."""
+        """Draw weights, for `torch.func.functional_call`.
+
+        Args:
+            n: number of sets of weights.
+            seed: seed of the draws; the baseline's own unless given.
+
+        Returns:
+            The weights by parameter name, (n, *shape) each.
+
+        Raises:
+            RuntimeError: if `fit` was not called.
+            ValueError: if `n` is not a whole number of at least 1.
+        """
         check_whole("n", n)
         assert self.network is not None
         return self._draw(n, self.seed if seed is None else seed)
@@ -144,18 +236,8 @@ class WeightBaseline(Baseline):
         parts = []
         for start in range(0, samples, step):
             part = {name: value[start : start + step] for name, value in drawn.items()}
-            parts.append(self._run(batch, part, min(step, samples - start)))
+            parts.append(vmap_or_loop(lambda one: self._forward(batch, one), part, min(step, samples - start)))
         return torch.cat(parts)
-
-    def _run(self, batch: Batch, weights: Mapping[str, Tensor], count: int) -> Tensor:  # -> (count, N, C)
-        if count > 1:
-            try:
-                outputs: Tensor = torch.vmap(lambda one: self._forward(batch, one))(dict(weights))
-                return outputs
-            except RuntimeError:  # vmap has no rule for branches on values or for results written in place
-                pass
-        ones = ({name: value[index] for name, value in weights.items()} for index in range(count))
-        return torch.stack([self._forward(batch, one) for one in ones])
 
     def _networks_at_once(self, batch: Batch) -> int:
         shapes = [parameter.shape for parameter in self.network.parameters()]
@@ -178,6 +260,14 @@ def targets_of(batch: Batch, outputs: Tensor, likelihood: Likelihood) -> Tensor:
     if batch.targets is None:
         raise ValueError("training needs targets, got inputs alone; give (input, target) batches.")
     return likelihood.check_targets(batch.targets, outputs.detach())
+
+
+def trainable_parameters(network: nn.Module, purpose: str) -> dict[str, nn.Parameter]:
+    """Return the parameters with `requires_grad=True`, by name; `purpose` says in an error what they are for."""
+    parameters = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
+    if not parameters:
+        raise ValueError(f"the model must have a parameter with requires_grad=True to {purpose}, got none.")
+    return parameters
 
 
 def length_of(loader: Iterable[Any]) -> int | None:

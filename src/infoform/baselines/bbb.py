@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from infoform.baselines.baseline import Bar, WeightBaseline, log_density, targets_of
-from infoform.common.checks import check_choice, check_whole
+from infoform.baselines.baseline import Bar, WeightBaseline, log_density, targets_of, trainable_parameters
+from infoform.common.checks import check_choice, check_positive, check_whole
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import Batch, batch_size, device_of, read_batch, read_outputs
 
@@ -27,8 +27,37 @@ SCHEDULES = ("constant", "cosine")
 class BBB(WeightBaseline):
     """A mean and a standard deviation for every weight; parameters with `requires_grad=False` stay fixed.
 
-    Means start at the model's weights, deviations at `initial_std`. A step draws `samples` weights, in pairs ±ε where
-    `antithetic`. The noise of a regression, if not given, is learned with the weights. `kl_weight` is β.
+    Means start at the model's weights. The noise of a regression, if not given, is learned with the weights.
+
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        prior_precision: precision τ of the prior N(0, I/τ).
+        epochs: number of epochs.
+        learning_rate: learning rate of Adam.
+        schedule: "constant", or "cosine": the learning rate falls to 0 along a cosine.
+        samples: number of weights that a step draws.
+        antithetic: whether weights are drawn in pairs ±ε.
+        kl_weight: factor β of the KL divergence.
+        kl_weighting: "uniform" or "blundell": how the KL divergence is shared out over the batches of an epoch.
+        initial_std: standard deviations at the start.
+        seed: seed of training and of predictions.
+
+    Attributes:
+        std: standard deviations by parameter name, after a fit; means are the weights of `network`.
+        losses: −ELBO per example, by epoch.
+
+    Raises:
+        ValueError: if a setting is out of its range.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import BBB
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        bbb = BBB(torch.nn.Linear(3, 2), "classification", epochs=2).fit(data, progress=False)
+        assert bbb.predict(torch.randn(5, 3)).probs.shape == (5, 2)
+        ```
     """
 
     name: ClassVar[str] = "bbb"
@@ -50,10 +79,9 @@ class BBB(WeightBaseline):
         seed: int = 0,
     ) -> None:
         super().__init__(model, likelihood, seed=seed)
-        positive = {"prior_precision": prior_precision, "learning_rate": learning_rate, "initial_std": initial_std}
-        for name, value in positive.items():
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}.")
+        check_positive("prior_precision", prior_precision)
+        check_positive("learning_rate", learning_rate)
+        check_positive("initial_std", initial_std)
         if not kl_weight >= 0:
             raise ValueError(f"kl_weight must be at least 0, got {kl_weight}.")
         check_choice("schedule", schedule, SCHEDULES)
@@ -70,9 +98,7 @@ class BBB(WeightBaseline):
         self.losses: list[float] = []  # −ELBO per example, by epoch
 
     def _train(self, network: nn.Module, loader: Iterable[Any], bar: Bar) -> None:
-        means = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
-        if not means:
-            raise ValueError("the model must have a parameter with requires_grad=True to train, got none.")
+        means = trainable_parameters(network, "train")
         raw_start = math.log(math.expm1(self.initial_std))  # softplus⁻¹
         raw = {name: nn.Parameter(torch.full_like(mean, raw_start)) for name, mean in means.items()}
         examples, batches = _count(loader, device_of(network))

@@ -22,10 +22,33 @@ from infoform.network.capture import evaluation_mode
 
 
 class Ensemble(Baseline):
-    """Networks that differ in their seed alone; member m has the seed `seed + m`.
+    """Networks that differ in their seed alone, trained by Adam; member m has the seed `seed + m`.
 
-    `factory` makes a network with fresh random weights; where none is given, every layer of a copy of the model draws
-    its own anew (`reset_parameters`). Members are trained by Adam.
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        members: number of networks.
+        factory: makes a network with fresh random weights; unless given, every layer of a copy of the model draws its
+            weights anew (`reset_parameters`).
+        epochs: number of epochs.
+        learning_rate: learning rate of Adam.
+        weight_decay: weight decay of Adam.
+        seed: seed of training and of predictions.
+
+    Attributes:
+        members: the trained networks, after a fit.
+
+    Raises:
+        ValueError: if `members` or `epochs` is not a whole number of at least 1.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import Ensemble
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        ensemble = Ensemble(torch.nn.Linear(3, 2), "classification", members=3, epochs=2).fit(data, progress=False)
+        assert ensemble.predict(torch.randn(5, 3)).samples.shape == (3, 5, 2)
+        ```
     """
 
     name: ClassVar[str] = "ensemble"
@@ -52,7 +75,18 @@ class Ensemble(Baseline):
 
     @classmethod
     def of(cls, networks: Sequence[nn.Module], likelihood: str | Likelihood) -> Self:
-        """Return the ensemble of networks that are trained already; they are used as they are, not copied."""
+        """Return the ensemble of networks that are trained already.
+
+        Args:
+            networks: trained networks; they are used as they are, not copied.
+            likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+
+        Returns:
+            The ensemble, fitted.
+
+        Raises:
+            ValueError: if there are no networks, or the noise of a regression is not known.
+        """
         if not networks:
             raise ValueError("an ensemble needs at least one network, got none.")
         ensemble = cls(networks[0], likelihood, members=len(networks))

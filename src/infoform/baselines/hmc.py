@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from infoform.baselines.baseline import Bar, WeightBaseline, targets_of
+from infoform.baselines.baseline import Bar, WeightBaseline, targets_of, trainable_parameters
 from infoform.common.checks import check_choice, check_whole
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import batch_size, device_of, read_batch, read_inputs, read_outputs
@@ -25,7 +25,15 @@ STARTS = ("model", "prior")
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How well the chains did, seen in what the networks put out: weights have symmetries that mean nothing."""
+    """How well the chains did, seen in what the networks put out: weights have symmetries that mean nothing.
+
+    Args:
+        accept_prob: mean probability of acceptance.
+        divergences: number of trajectories whose energy ran away.
+        steps: mean number of gradients for a sample.
+        r_hat: largest R̂, split over chains: 1 where they agree, NaN where none moved.
+        effective_samples: smallest number of effective samples, of all chains together; NaN where none moved.
+    """
 
     accept_prob: float  # mean
     divergences: int  # trajectories whose energy ran away
@@ -35,10 +43,36 @@ class Diagnostics:
 
 
 class HMC(WeightBaseline):
-    """Weights drawn from p(θ | data) with prior N(0, I/τ), by NUTS (`kernel="nuts"`) or plain HMC.
+    """Weights drawn from p(θ | data) with prior N(0, I/τ), by NUTS or plain HMC; needs the extra `hmc`.
 
-    `samples` are kept of each of `chains`, one in `thinning`. A chain starts at the model's weights (`start="model"`)
-    or at a draw of the prior. Regression needs a known noise. Parameters with `requires_grad=False` stay fixed.
+    Regression needs a known noise. Parameters with `requires_grad=False` stay fixed.
+
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        prior_precision: precision τ of the prior.
+        samples: number of samples that are kept of each chain.
+        warmup: number of steps that find the step size and the mass matrix, and are not kept.
+        chains: number of chains.
+        thinning: one step in so many is kept.
+        kernel: "nuts" or "hmc".
+        start: where a chain starts: "model" (the model's weights) or "prior" (a draw of it).
+        target_accept: probability of acceptance that the warm-up aims at.
+        trajectory_length: length of a trajectory, for "hmc".
+        max_tree_depth: largest depth of the tree, for "nuts".
+        seed: seed of training and of predictions.
+
+    Raises:
+        ValueError: if a setting is out of its range, or the noise of a regression is not known.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import HMC
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        hmc = HMC(torch.nn.Linear(3, 2), "classification", samples=5, warmup=5).fit(data, progress=False)
+        assert hmc.predict(torch.randn(4, 3)).samples.shape == (5, 4, 2)
+        ```
     """
 
     name: ClassVar[str] = "hmc"
@@ -78,11 +112,8 @@ class HMC(WeightBaseline):
         self.prior_precision = prior_precision
         self.samples, self.warmup, self.chains, self.thinning = samples, warmup, chains, thinning
         self.kernel, self.start = kernel, start
-        self.target_accept, self.trajectory_length, self.max_tree_depth = (
-            target_accept,
-            trajectory_length,
-            max_tree_depth,
-        )
+        self.target_accept, self.trajectory_length = target_accept, trajectory_length
+        self.max_tree_depth = max_tree_depth
         self.default_samples = samples * chains
 
     def _train(self, network: nn.Module, loader: Iterable[Any], bar: Bar) -> None:
@@ -92,11 +123,8 @@ class HMC(WeightBaseline):
             raise ModuleNotFoundError(f"HMC needs {error.name}; pip install 'infoform[hmc]'.") from error
         network.eval()
         inputs, targets = self._data(network, loader)
-        start = {
-            name: self._start(parameter) for name, parameter in network.named_parameters() if parameter.requires_grad
-        }
-        if not start:
-            raise ValueError("the model must have a parameter with requires_grad=True to sample, got none.")
+        parameters = trainable_parameters(network, "sample")
+        start = {name: self._start(parameter) for name, parameter in parameters.items()}
         self._drawn = run_chains(
             network,
             self.likelihood,
@@ -116,7 +144,17 @@ class HMC(WeightBaseline):
         )
 
     def diagnostics(self, x: Any) -> Diagnostics:
-        """Return how well the chains did, by the networks' outputs at these inputs."""
+        """Return how well the chains did, by the networks' outputs at some inputs.
+
+        Args:
+            x: a tensor, a tuple of the model's arguments, or a dict of them.
+
+        Returns:
+            The diagnostics of all chains.
+
+        Raises:
+            RuntimeError: if `fit` was not called.
+        """
         from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
         batch = read_inputs(x, device_of(self.network))

@@ -18,7 +18,26 @@ from infoform.network.batches import Batch
 
 
 class MCDropout(Baseline):
-    """Dropout as a posterior; `rate` is that of all dropout layers where it is not to be the trained one."""
+    """Dropout as a posterior: networks that differ in what dropout leaves out.
+
+    Args:
+        model: a network that was trained with dropout; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        rate: rate of all dropout layers; the trained rates unless given.
+        seed: seed of training and of predictions.
+
+    Raises:
+        ValueError: if the model has no dropout layer, or `rate` is not between 0 and 1.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import MCDropout
+        model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 2))
+        dropout = MCDropout(model, "classification").fit([], progress=False)
+        assert dropout.predict(torch.randn(5, 3), samples=10).samples.shape == (10, 5, 2)
+        ```
+    """
 
     name: ClassVar[str] = "mc-dropout"
 

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.baselines.baseline import Bar
-from infoform.baselines.descent import descend
-from infoform.likelihoods import Likelihood
 from infoform.network.batches import device_of, read_batch
 
 
@@ -44,42 +41,6 @@ class Moments:
     def variance(self, name: str) -> Tensor:
         """Return the second moment less the square of the mean; rounding may not make it negative."""
         return (self.square[name] - self.mean[name].square()).clamp_min(0)
-
-
-def collect_moments(
-    network: nn.Module,
-    loader: Iterable[Any],
-    likelihood: Likelihood,
-    bar: Bar,
-    *,
-    rank: int,
-    epochs: int,
-    every: int | None,
-    learning_rate: float,
-    momentum: float,
-    weight_decay: float,
-) -> Moments:
-    """Train on by SGD with a constant learning rate; take the weights in every `every` batches, or after each epoch."""
-    moments = Moments(rank)
-    step = 0
-
-    def after_step(epoch: int, number: int) -> None:
-        nonlocal step
-        step += 1
-        if every is not None and step % every == 0:
-            moments.add(dict(network.named_parameters()))
-
-    def after_epoch(count: int) -> None:
-        if every is None:
-            moments.add(dict(network.named_parameters()))
-        tick(count)
-
-    tick = bar("collect weights", epochs)
-    optimizer = torch.optim.SGD(network.parameters(), learning_rate, momentum=momentum, weight_decay=weight_decay)
-    descend(network, loader, likelihood, optimizer, epochs=epochs, tick=after_epoch, after_step=after_step)
-    if not moments.count:
-        raise ValueError(f"{step} steps of training gave no weights to average with every={every}; lower it.")
-    return moments
 
 
 def has_batch_norm(network: nn.Module) -> bool:

@@ -3,21 +3,38 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from infoform.baselines.baseline import Bar, Baseline
-from infoform.baselines.moments import collect_moments, has_batch_norm, renewed_batch_norm
-from infoform.common.checks import check_whole
+from infoform.baselines.averaged import AveragedBaseline
+from infoform.baselines.baseline import Bar
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import Batch
 
 
-class SWA(Baseline):
-    """The mean of the weights, with batch-norm statistics of its own.
+class SWA(AveragedBaseline):
+    """The mean of the weights along a training, with batch-norm statistics of its own.
 
-    Training goes on from the model given for `epochs` epochs; weights are taken every `every` batches (None: once an
-    epoch).
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        epochs: number of epochs that training goes on for.
+        every: number of batches between two sets of weights; unless given, weights are collected once an epoch.
+        learning_rate: constant learning rate of SGD.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        seed: seed of training and of predictions.
+
+    Raises:
+        ValueError: if `epochs` is not a whole number of at least 1.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import SWA
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        swa = SWA(torch.nn.Linear(3, 2), "classification", epochs=2).fit(data, progress=False)
+        assert swa.predict(torch.randn(5, 3)).probs.shape == (5, 2)
+        ```
     """
 
     name: ClassVar[str] = "swa"
@@ -34,35 +51,20 @@ class SWA(Baseline):
         weight_decay: float = 0.0,
         seed: int = 0,
     ) -> None:
-        super().__init__(model, likelihood, seed=seed)
-        check_whole("epochs", epochs)
-        self.epochs, self.every = epochs, every
-        self.learning_rate, self.momentum, self.weight_decay = learning_rate, momentum, weight_decay
+        super().__init__(
+            model,
+            likelihood,
+            epochs=epochs,
+            every=every,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            seed=seed,
+        )
         self.default_samples = 1
 
     def _train(self, network: nn.Module, loader: Iterable[Any], bar: Bar) -> None:
-        moments = collect_moments(
-            network,
-            loader,
-            self.likelihood,
-            bar,
-            rank=0,
-            epochs=self.epochs,
-            every=self.every,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-        )
-        set_weights(network, moments.mean, loader, batches=None)
+        self._set_mean(network, self._collect(network, loader, bar, rank=0), loader)
 
     def _sampled_outputs(self, batch: Batch, samples: int, seed: int) -> Tensor:  # -> (M, N, C)
         return self._forward(batch).expand(samples, -1, -1)
-
-
-def set_weights(network: nn.Module, weights: dict[str, Tensor], loader: Iterable[Any], *, batches: int | None) -> None:
-    """Give the network these weights, and batch-norm statistics that go with them."""
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            parameter.copy_(weights[name])
-    if has_batch_norm(network):
-        network.load_state_dict(renewed_batch_norm(network, {}, loader, batches=batches), strict=False)

@@ -12,20 +12,46 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from infoform.baselines.averaged import AveragedBaseline
 from infoform.baselines.baseline import Bar, WeightBaseline
-from infoform.baselines.moments import Moments, collect_moments, has_batch_norm, renewed_batch_norm
-from infoform.baselines.swa import set_weights
+from infoform.baselines.moments import Moments, has_batch_norm, renewed_batch_norm
 from infoform.common.checks import check_whole
 from infoform.common.randomness import isolated
 from infoform.likelihoods import Likelihood
 
 
-class SWAG(WeightBaseline):
-    """First and second moments of the weights, and `rank` deviations.
+class SWAG(AveragedBaseline, WeightBaseline):
+    """A Gaussian with the first and second moments of the weights along a training, and `rank` deviations.
 
-    Training goes on from the model given for `epochs` epochs; weights are taken every `every` batches (None: once an
-    epoch). `scale` multiplies the covariance. `batch_norm_batches` is how many of the training loader's batches renew
-    batch-norm statistics (None: all), so the loader is kept until then.
+    The training loader is kept, to renew batch-norm statistics for every sample.
+
+    Args:
+        model: the network to start from; it is not changed.
+        likelihood: name in `infoform.likelihoods.LIKELIHOODS`, or a likelihood.
+        epochs: number of epochs that training goes on for.
+        every: number of batches between two sets of weights; unless given, weights are collected once an epoch.
+        rank: number of deviations from the mean that are kept, the last ones.
+        scale: factor of the covariance.
+        learning_rate: constant learning rate of SGD.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        batch_norm_batches: number of batches that renew batch-norm statistics; all unless given.
+        seed: seed of training and of predictions.
+
+    Attributes:
+        moments: moments of the weights, after a fit.
+
+    Raises:
+        ValueError: if `epochs`, `rank` or `scale` is out of its range.
+
+    Example:
+        ```python
+        import torch
+        from infoform.baselines import SWAG
+        data = [(torch.randn(20, 3), torch.randint(2, (20,)))]
+        swag = SWAG(torch.nn.Linear(3, 2), "classification", epochs=4).fit(data, progress=False)
+        assert swag.predict(torch.randn(5, 3), samples=10).samples.shape == (10, 5, 2)
+        ```
     """
 
     name: ClassVar[str] = "swag"
@@ -45,13 +71,20 @@ class SWAG(WeightBaseline):
         batch_norm_batches: int | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(model, likelihood, seed=seed)
-        check_whole("epochs", epochs)
+        super().__init__(
+            model,
+            likelihood,
+            epochs=epochs,
+            every=every,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            seed=seed,
+        )
         check_whole("rank", rank, least=2)
         if not 0 <= scale < math.inf:
             raise ValueError(f"scale must be at least 0 and finite, got {scale}.")
-        self.epochs, self.every, self.rank, self.scale = epochs, every, rank, scale
-        self.learning_rate, self.momentum, self.weight_decay = learning_rate, momentum, weight_decay
+        self.rank, self.scale = rank, scale
         self.batch_norm_batches = batch_norm_batches
         self.default_samples = 30
         self.moments: Moments | None = None
@@ -60,21 +93,10 @@ class SWAG(WeightBaseline):
 
     def _train(self, network: nn.Module, loader: Iterable[Any], bar: Bar) -> None:
         self._loader, self._drawn = loader, None
-        self.moments = collect_moments(
-            network,
-            loader,
-            self.likelihood,
-            bar,
-            rank=self.rank,
-            epochs=self.epochs,
-            every=self.every,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-        )
+        self.moments = self._collect(network, loader, bar, rank=self.rank)
         if len(self.moments.deviations) < 2:
             raise ValueError("SWAG needs weights of two moments or more, got one; train longer or lower `every`.")
-        set_weights(network, self.moments.mean, loader, batches=self.batch_norm_batches)
+        self._set_mean(network, self.moments, loader, batches=self.batch_norm_batches)
 
     def _draw(self, count: int, seed: int) -> dict[str, Tensor]:
         """Return samples and their batch-norm statistics; the last ones are kept, as many batches ask for them."""

@@ -142,10 +142,10 @@ class _Place:
     parts: Parts
     key: str
     digest: int
-    found: Mapping[str, Tensor] | None
+    result: Mapping[str, Tensor] | None
 
-    def add(self, made: Mapping[str, Tensor]) -> None:
-        self.parts.add(self.key, self.digest, made)
+    def save(self, result: Mapping[str, Tensor]) -> None:
+        self.parts.add(self.key, self.digest, result)
 
 
 def _identity(context: typer.Context, run: OpenRun) -> dict[str, Any]:

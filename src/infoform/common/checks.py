@@ -1,5 +1,6 @@
 """Checks of values that users give."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -13,3 +14,9 @@ def check_whole(name: str, value: object, *, least: int = 1) -> None:
     """Raise a ValueError unless the value is a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise a ValueError unless the value is above 0 and finite."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value}.")

@@ -120,7 +120,7 @@ class GradientAccumulator:
     def _keep(self, call: Call, numbers: Tensor, chosen: Tensor | None) -> None:
         if self._kept is None or not self._kept.fits(call):
             self.release()
-            self._kept = _Rows(self._layer, call.inputs[:0], self._step)
+            self._kept = _Rows(self._layer, call.inputs.new_empty(0, dtype=call.dtype), self._step)
         done, size = 0, len(call.inputs)
         while done < size:
             done += self._kept.write(call, slice(done, size), numbers, chosen)
@@ -173,7 +173,7 @@ class _Rows:
         return self._chosen[: self.count]
 
     def fits(self, call: Call) -> bool:
-        return call.inputs.dtype == self._dtype and call.inputs.device == self._inputs.device
+        return call.dtype == self._dtype and call.inputs.device == self._inputs.device
 
     def write(self, call: Call, part: slice, numbers: Tensor, chosen: Tensor | None) -> int:
         """Write as many of these examples as there is room for, and return how many."""
@@ -289,7 +289,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _widened(x: Tensor) -> Tensor:
-    return x.to(_wide(x.dtype))
+    return x.to(_wide(x.dtype)) if x.is_floating_point() else x  # a rule reads whole numbers itself
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

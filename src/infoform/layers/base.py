@@ -7,64 +7,168 @@ The bias, where there is one, is the last column of the matrix, and its input is
 """
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 
 class LayerRule(ABC):
-    """How one type of module becomes a linear map with shared weights; holds no state."""
+    """How one type of module becomes a linear map with shared weights; holds no state.
 
-    @abstractmethod
-    def applies(self, module: nn.Module) -> bool:
-        """Whether the module computes what this rule assumes (a subclass with its own forward may not)."""
+    A rule of your own is a subclass with `types`, `inputs` and `gradients`, and a line in `infoform.layers.LAYERS`. A
+    rule for a module whose parameters are not a `weight` (G, ...) and a `bias` (G,) also overrides `parameter_names`,
+    `shape`, `matrix` and `parameters`.
+
+    Attributes:
+        types: the module types that the rule is for, as error messages name them.
+        runs_batched: whether several small networks with this layer run faster together, by `torch.vmap`, than one
+            after the other.
+
+    Example:
+        ```python
+        from torch import nn
+        from infoform.layers import find_rule
+        rule = find_rule(nn.Linear(3, 2))
+        assert rule.shape(nn.Linear(3, 2)) == (2, 4)
+        ```
+    """
+
+    types: ClassVar[tuple[type[nn.Module], ...]]
+    runs_batched: ClassVar[bool] = False
 
     @abstractmethod
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, A)
-        """Return the inputs of the linear map, with the bias's 1 as last column."""
+        """Return the inputs of the linear map, with the bias's 1 as last column.
+
+        Args:
+            module: a module that the rule applies to.
+            x: first argument of one call of the module, (N, ...).
+
+        Returns:
+            The inputs, (H, N, S, A).
+        """
 
     @abstractmethod
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, G / H)
-        """Return the gradients of the layer's output, in the positions of `inputs`."""
+        """Return the gradients of the layer's output, in the positions of `inputs`.
 
-    def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:  # (N, ...), (N, ...) -> (N, G, A)
-        """Return ∇ of every example, where there is a faster way than through `inputs`."""
-        return None
+        Args:
+            module: a module that the rule applies to.
+            g: gradient of what one call of the module returned, (N, ...).
 
-    def forms_matrices(self, module: nn.Module, g: Tensor) -> bool:  # (N, ...)
-        """Whether `matrices` does so for gradients like these."""
-        return False
+        Returns:
+            The gradients, (H, N, S, G / H).
+        """
 
-    def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:  # (N, ...) -> (N, A)
-        """Write the inputs of examples that use the weight once (H = S = 1)."""
-        out.copy_(self.inputs(module, x)[0, :, 0])
+    def applies(self, module: nn.Module) -> bool:
+        """Whether the module computes what this rule assumes (a subclass with its own forward may not).
+
+        Args:
+            module: any module.
+
+        Returns:
+            Whether it is of one of the `types`, with the forward pass of that type.
+        """
+        return any(isinstance(module, known) and type(module).forward is known.forward for known in self.types)
+
+    def parameter_names(self, module: nn.Module) -> set[str]:
+        """Return the names of the parameters that the matrix is made of.
+
+        A module that has other parameters instead (of a weight norm, say) is held fixed.
+
+        Args:
+            module: a module that the rule applies to.
+
+        Returns:
+            Names of the module's own parameters.
+        """
+        return {"weight"} if _bias(module) is None else {"weight", "bias"}
 
     def shape(self, module: nn.Module) -> tuple[int, int]:
-        """Return (G, A)."""
+        """Return the shape of the layer's matrix.
+
+        Args:
+            module: a module that the rule applies to.
+
+        Returns:
+            Numbers of outputs and of inputs (with the bias's 1), (G, A).
+        """
         weight = _weight(module)
-        return weight.shape[0], weight[0].numel() + (module.bias is not None)
+        return weight.shape[0], weight[0].numel() + (_bias(module) is not None)
 
     def matrix(self, module: nn.Module) -> Tensor:  # (G, A)
-        """Return the weights of the module as one matrix."""
-        weight = _weight(module).detach().flatten(1)
-        bias = module.bias
-        return weight if bias is None else torch.cat([weight, _tensor(bias).detach().unsqueeze(1)], dim=1)
+        """Return the weights of the module as one matrix.
+
+        Args:
+            module: a module that the rule applies to.
+
+        Returns:
+            The matrix, (G, A), with the bias as last column.
+        """
+        weight, bias = _weight(module).detach().flatten(1), _bias(module)
+        return weight if bias is None else torch.cat([weight, bias.detach().unsqueeze(1)], dim=1)
 
     def parameters(self, module: nn.Module, matrix: Tensor) -> dict[str, Tensor]:  # (..., G, A)
-        """Cut a matrix of the layer's format back into the module's parameters."""
+        """Cut a matrix of the layer's format back into the module's parameters.
+
+        Args:
+            module: a module that the rule applies to.
+            matrix: one matrix or several, (..., G, A).
+
+        Returns:
+            The parameters by name, each with the axes `...` first.
+        """
         shape = matrix.shape[:-1] + _weight(module).shape[1:]
-        if module.bias is None:
+        if _bias(module) is None:
             return {"weight": matrix.reshape(shape)}
         return {"weight": matrix[..., :-1].reshape(shape), "bias": matrix[..., -1]}
 
+    def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:  # (N, ...), (N, ...) -> (N, G, A)
+        """Return ∇ of every example, where there is a faster way than through `inputs`.
+
+        Args:
+            module: a module that the rule applies to.
+            x: first argument of one call of the module, (N, ...).
+            g: gradient of what that call returned, (N, ...).
+
+        Returns:
+            The gradients of the weights, (N, G, A), or None where there is no faster way.
+        """
+        return None
+
+    def forms_matrices(self, module: nn.Module, g: Tensor) -> bool:  # (N, ...)
+        """Whether `matrices` returns more than None.
+
+        Args:
+            module: a module that the rule applies to.
+            g: gradient of what one call of the module returned, (N, ...).
+
+        Returns:
+            Whether ∇ is formed without `inputs`, for gradients like these.
+        """
+        return False
+
+    def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:  # (N, ...) -> (N, A)
+        """Write the inputs of examples that use the weight once (H = S = 1).
+
+        Args:
+            module: a module that the rule applies to.
+            x: first argument of one call of the module, (N, ...).
+            out: where the rows go, (N, A).
+        """
+        out.copy_(self.inputs(module, x)[0, :, 0])
+
 
 def _weight(module: nn.Module) -> Tensor:
-    return _tensor(module.weight)
+    assert isinstance(module.weight, Tensor)
+    return module.weight
 
 
-def _tensor(value: Tensor | nn.Module) -> Tensor:
-    assert isinstance(value, Tensor)
-    return value
+def _bias(module: nn.Module) -> Tensor | None:
+    bias = getattr(module, "bias", None)
+    assert bias is None or isinstance(bias, Tensor)
+    return bias
 
 
 def is_outer(inputs: Tensor) -> bool:  # (H, N, S, A), or the gradients in their places

@@ -18,18 +18,18 @@ MANY_POSITIONS = 4096  # from which it is faster than patches with any number of
 class ConvolutionRule(LayerRule):
     """`nn.Conv1d/2d/3d` with any stride, dilation, groups, padding and padding mode."""
 
-    TYPES: ClassVar[tuple[type[Convolution], ...]] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    types: ClassVar[tuple[type[Convolution], ...]] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
     def applies(self, module: nn.Module) -> bool:
         return any(
             isinstance(module, known)
             and type(module).forward is known.forward
             and type(module)._conv_forward is known._conv_forward
-            for known in self.TYPES
+            for known in self.types
         )
 
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:
-        assert isinstance(module, self.TYPES)
+        assert isinstance(module, self.types)
         x = _pad(module, x)
         for axis, (size, stride, dilation) in enumerate(
             zip(module.kernel_size, module.stride, module.dilation, strict=True), start=2
@@ -48,19 +48,19 @@ class ConvolutionRule(LayerRule):
         return patches.mT
 
     def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:
-        assert isinstance(module, self.TYPES)
+        assert isinstance(module, self.types)
         return convolved(module, x, g) if self.forms_matrices(module, g) else None
 
     def forms_matrices(self, module: nn.Module, g: Tensor) -> bool:
         """Whether oneDNN forms ∇, and faster than it is had from patches: where it is not larger than those are."""
-        assert isinstance(module, self.TYPES)
+        assert isinstance(module, self.types)
         if g.device.type != "cpu" or g.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
             return False
         positions = math.prod(g.shape[2:])
         return positions >= g.shape[1] // module.groups and (_in_blocks(module) or positions >= MANY_POSITIONS)
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
-        assert isinstance(module, self.TYPES)
+        assert isinstance(module, self.types)
         positions: Tensor = g.flatten(2).unflatten(1, (module.groups, -1))  # (N, H, G / H, S)
         return positions.permute(1, 0, 3, 2)
 

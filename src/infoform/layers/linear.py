@@ -1,5 +1,7 @@
 """Linear layers, on vectors (S = 1) or with the weight shared over tokens or positions."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from infoform.common.matmul import aligned
@@ -9,8 +11,8 @@ from infoform.layers.base import LayerRule
 class LinearRule(LayerRule):
     """`nn.Linear`: every axis between the batch and the features is a shared position."""
 
-    def applies(self, module: nn.Module) -> bool:
-        return isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
+    types: ClassVar[tuple[type[nn.Module], ...]] = (nn.Linear,)
+    runs_batched: ClassVar[bool] = True
 
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:
         x = x.reshape(1, x.shape[0], -1, x.shape[-1])

@@ -2,6 +2,7 @@
 
 from infoform.likelihoods.base import FISHER_KINDS, LINKS, DataSummary, Likelihood
 from infoform.likelihoods.classification import Classification
+from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.likelihoods.multilabel import MultiLabel
 from infoform.likelihoods.regression import Regression
 
@@ -13,7 +14,23 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 
 
 def get_likelihood(likelihood: str | Likelihood) -> Likelihood:
-    """Return the likelihood of that name with its defaults, or the object as it is."""
+    """Return the likelihood of that name with its defaults, or the object as it is.
+
+    Args:
+        likelihood: name in `LIKELIHOODS`, or a likelihood.
+
+    Returns:
+        The likelihood.
+
+    Raises:
+        ValueError: if no likelihood has that name.
+
+    Example:
+        ```python
+        from infoform.likelihoods import get_likelihood
+        assert get_likelihood("regression").name == "regression"
+        ```
+    """
     if isinstance(likelihood, Likelihood):
         return likelihood
     if likelihood not in LIKELIHOODS:
@@ -29,6 +46,7 @@ __all__ = [
     "LINKS",
     "Classification",
     "DataSummary",
+    "GaussianOutputs",
     "Likelihood",
     "MultiLabel",
     "Regression",

@@ -1,4 +1,4 @@
-"""What a likelihood must tell: log p(y | f), its gradient in f, a sampler, and a root of its Fisher matrix.
+"""What a likelihood tells: log p(y | f), draws of y, and what to make of sampled outputs; all else has a default.
 
     E_y[∇_f log p ∇_f log pᵀ] = Σ_v u_v u_vᵀ,     u_v: the Fisher vectors, (N, C) each
 
@@ -14,7 +14,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
+from infoform import metrics
+from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
 
 FISHER_KINDS = ("mc", "exact", "empirical")
@@ -23,7 +26,20 @@ LINKS = ("probit", "bridge", "mc")
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What a fit learns of its data besides the curvature."""
+    """What a fit learns of its data besides the curvature.
+
+    Args:
+        num_examples: number of examples.
+        num_outputs: number C of the network's outputs.
+        log_likelihood: Σ_n log p(y_n | f_n), at σ = 1; None where the data had no targets.
+
+    Example:
+        ```python
+        from infoform.likelihoods import DataSummary, Regression
+        summary = DataSummary(num_examples=10, num_outputs=1, log_likelihood=-20.0)
+        assert 1.4 < Regression().fitted_noise(summary) < 1.5
+        ```
+    """
 
     num_examples: int
     num_outputs: int
@@ -31,80 +47,281 @@ class DataSummary:
 
 
 class Likelihood(ABC):
-    """A probability of targets given the network's outputs f (N, C); immutable."""
+    """A probability of targets given the network's outputs f (N, C); immutable.
+
+    A likelihood of your own is a subclass with a `name` and three methods: `log_prob`, `sample_targets` and
+    `from_samples`. Every other method has a default, which a subclass overrides where it knows better.
+
+    Attributes:
+        name: name in `infoform.likelihoods.LIKELIHOODS` and in saved files.
+        default_prior: name of the prior where a user names none, measured in docs/predictives.md.
+        one_of_many: whether a target is the index of one of C classes.
+        takes_noise: whether it has a noise σ, the argument of `with_noise`.
+        free_noise: whether that σ is to be found from data.
+
+    Example:
+        ```python
+        import torch
+        from infoform import Likelihood, Regression
+
+        class Poisson(Likelihood):
+            name = "poisson"
+
+            def log_prob(self, outputs, targets):
+                return torch.distributions.Poisson(outputs.exp()).log_prob(targets).sum(1)
+
+            def sample_targets(self, outputs, uniforms):
+                counts = torch.arange(100.0).reshape(-1, 1, 1)
+                below = torch.distributions.Poisson(outputs.exp()).log_prob(counts).exp().cumsum(0)
+                return (below < uniforms).sum(0).to(outputs)
+
+            def from_samples(self, samples, plain, *, noise):
+                return Regression().from_samples(samples.exp(), plain.exp(), noise=1.0)
+
+        assert Poisson().score(torch.zeros(1, 1), torch.tensor([[3.0]])) == 2
+        ```
+    """
 
     name: ClassVar[str]
-    default_prior: ClassVar[str] = "activation"  # for structure "inf": the best by measurement, see docs/predictives.md
-    free_noise: bool = False  # whether it has a noise σ that is to be found from data
-
-    @abstractmethod
-    def check_outputs(self, outputs: Tensor) -> Tensor:  # -> (N, C)
-        """Return the outputs as (N, C), or raise a ValueError that says what was expected."""
-
-    @abstractmethod
-    def check_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
-        """Return the targets in the form `log_prob` takes, or raise a ValueError."""
+    default_prior: ClassVar[str] = "activation"
+    one_of_many: ClassVar[bool] = False
+    takes_noise: ClassVar[bool] = False
+    free_noise: bool = False
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:  # -> (N,)
-        """Return log p(target | output) of every example."""
+        """Return log p(target | output) of every example.
 
-    @abstractmethod
-    def score(self, outputs: Tensor, targets: Tensor) -> Tensor:  # -> (N, C)
-        """Return the gradient of `log_prob` in the outputs."""
+        Args:
+            outputs: outputs of the network, (N, C).
+            targets: targets as `check_targets` returns them.
 
-    @abstractmethod
-    def fisher_root(self, outputs: Tensor) -> Iterator[Tensor]:  # C times (N, C)
-        """Yield the C vectors whose outer products sum to the Fisher matrix of the outputs."""
+        Returns:
+            Log probabilities or densities, (N,); of a likelihood with noise at σ = 1.
+        """
 
     @abstractmethod
     def sample_targets(self, outputs: Tensor, uniforms: Tensor) -> Tensor:  # uniforms (N, noise_width)
-        """Turn uniform random numbers into targets drawn from the model."""
+        """Turn uniform random numbers into targets drawn from the model.
 
-    @abstractmethod
-    def noise_width(self, num_outputs: int) -> int:
-        """Return how many uniform random numbers one sampled target takes."""
+        Args:
+            outputs: outputs of the network, (N, C).
+            uniforms: numbers between 0 and 1, (N, `noise_width(C)`).
 
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """Return what the constructor needs to make this object again, as JSON can hold it."""
+        Returns:
+            One target for each example, as `log_prob` takes them.
+        """
 
     @abstractmethod
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
-        """Return the prediction of M networks: outputs (M, N, C), and the trained network's own (N, C)."""
+        """Return the prediction of M networks.
 
-    @abstractmethod
-    def from_gaussian(
-        self,
-        mean: Tensor,
-        covariance: Tensor,
-        *,
-        noise: float | None,
-        link: str,
-        samples: int,
-        generator: torch.Generator,
-    ) -> Prediction:
-        """Return the prediction for Gaussian outputs: mean (N, C), covariance (N, C, C)."""
+        Args:
+            samples: outputs of the networks, (M, N, C).
+            plain: outputs of the trained network, (N, C).
+            noise: standard deviation σ of the targets, where the likelihood has one.
 
-    @abstractmethod
+        Returns:
+            The prediction for the N examples.
+        """
+
+    def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
+        """Return the prediction for Gaussian outputs; unless overridden, that of draws from them.
+
+        Args:
+            outputs: mean and covariance of every example's outputs, and how to draw from them.
+            noise: standard deviation σ of the targets, where the likelihood has one.
+            link: "probit", "bridge" or "mc": the way from uncertain logits to probabilities, for classes and labels.
+
+        Returns:
+            The prediction for the N examples.
+        """
+        return self.from_samples(outputs.draw(), outputs.mean, noise=noise)
+
+    def plain_prediction(self, outputs: Tensor, *, noise: float | None) -> Prediction:
+        """Return the prediction of the trained network alone, which has no epistemic part.
+
+        Args:
+            outputs: outputs of the trained network, (N, C).
+            noise: standard deviation σ of the targets, where the likelihood has one.
+
+        Returns:
+            The prediction for the N examples, with zero `epistemic` and `mutual_information`.
+        """
+        return self.from_samples(outputs.unsqueeze(0), outputs, noise=noise)
+
+    def check_outputs(self, outputs: Tensor) -> Tensor:  # -> (N, C)
+        """Return the outputs of a network as a matrix.
+
+        Args:
+            outputs: what the network returned.
+
+        Returns:
+            The outputs, (N, C).
+
+        Raises:
+            ValueError: if the outputs have another shape than the likelihood needs.
+        """
+        return check_matrix(outputs, self.name)
+
+    def check_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
+        """Return the targets in the form that `log_prob` takes.
+
+        Args:
+            targets: targets as the loader gave them.
+            outputs: outputs for the same examples, (N, C).
+
+        Returns:
+            The targets, one for each example.
+
+        Raises:
+            ValueError: if the targets do not fit the outputs, or have values that the likelihood excludes.
+        """
+        check_batch(targets, outputs)
+        return targets
+
+    def read_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return targets from a file, which may hold whole numbers as floats, in the type that a loader should give.
+
+        Args:
+            targets: numbers as the file holds them.
+            dtype: type of the network's weights.
+
+        Returns:
+            The same numbers in the type that `check_targets` takes.
+        """
+        return targets.to(dtype)
+
+    def score(self, outputs: Tensor, targets: Tensor) -> Tensor:  # -> (N, C)
+        """Return the gradient of `log_prob` in the outputs; unless overridden, by automatic differentiation.
+
+        Args:
+            outputs: outputs of the network, (N, C).
+            targets: targets as `check_targets` returns them.
+
+        Returns:
+            The gradients, (N, C).
+        """
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.log_prob(leaf, targets).sum(), leaf)
+        return gradient
+
+    def fisher_root(self, outputs: Tensor) -> Iterator[Tensor]:  # C times (N, C)
+        """Yield the C vectors whose outer products sum to the Fisher matrix of the outputs.
+
+        Args:
+            outputs: outputs of the network, (N, C).
+
+        Returns:
+            An iterator over C tensors (N, C).
+
+        Raises:
+            ValueError: if the likelihood has no such root.
+        """
+        raise ValueError(f"the {self.name} likelihood has no exact root of its Fisher matrix; use fisher='mc'.")
+
+    def noise_width(self, num_outputs: int) -> int:
+        """Return how many uniform random numbers one sampled target takes.
+
+        Args:
+            num_outputs: number C of outputs.
+
+        Returns:
+            The width of the `uniforms` of `sample_targets`.
+        """
+        return num_outputs
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the constructor needs to make this object again.
+
+        Returns:
+            Arguments by name, with values that JSON can hold.
+        """
+        return {}
+
+    def with_noise(self, noise: float) -> Self:
+        """Return this likelihood with a known noise.
+
+        Args:
+            noise: standard deviation σ of the targets.
+
+        Returns:
+            A new likelihood.
+
+        Raises:
+            ValueError: if the likelihood has no noise (`takes_noise` is False), or σ is not positive.
+        """
+        raise ValueError(f"noise is for regression, got {noise} for the {self.name} likelihood; leave it out.")
+
     def fitted_noise(self, summary: DataSummary) -> float | None:
-        """Return the noise σ, given or fitted to the data; None where the likelihood has no such parameter."""
+        """Return the noise σ, given or fitted to the data.
 
-    @abstractmethod
+        Args:
+            summary: what a fit has learned of its data.
+
+        Returns:
+            The noise, or None where the likelihood has none.
+
+        Raises:
+            ValueError: if a noise is to be fitted and the data had no targets, or no residuals.
+        """
+        return None
+
     def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
-        """Return Σ_n log p(y_n | f_n) of the fitted data at σ = `noise`."""
+        """Return Σ_n log p(y_n | f_n) of the fitted data.
 
-    @abstractmethod
+        Args:
+            summary: what a fit has learned of its data.
+            noise: standard deviation σ of the targets, where the likelihood has one.
+
+        Returns:
+            The sum over all examples, at σ = `noise`.
+
+        Raises:
+            ValueError: if the data had no targets.
+        """
+        return known_log_likelihood(summary)
+
     def information_scale(self, noise: float | None, kind: str) -> float:
-        """Return the factor from the information at σ = 1, as the curvature keeps it, to that at σ = `noise`."""
+        """Return the factor from the information at σ = 1, as a curvature keeps it, to that at σ = `noise`.
+
+        Args:
+            noise: standard deviation σ of the targets, where the likelihood has one.
+            kind: choice of Fisher vectors: "mc", "exact" or "empirical".
+
+        Returns:
+            The factor; 1 for a likelihood without noise.
+        """
+        return 1.0
 
     def num_vectors(self, num_outputs: int, kind: str, samples: int) -> int:
+        """Return how many Fisher vectors an example has.
+
+        Args:
+            num_outputs: number C of outputs.
+            kind: choice of Fisher vectors: "mc", "exact" or "empirical".
+            samples: number of sampled labels of "mc".
+
+        Returns:
+            The number V of vectors that `fisher_vectors` yields.
+        """
         return {"mc": samples, "exact": num_outputs, "empirical": 1}[kind]
 
     def fisher_vectors(
         self, outputs: Tensor, kind: str, *, targets: Tensor | None = None, uniforms: Tensor | None = None
     ) -> Iterator[Tensor]:  # uniforms (N, V, noise_width) -> V times (N, C)
-        """Yield the Fisher vectors of a batch, one at a time."""
+        """Yield the Fisher vectors of a batch, one at a time.
+
+        Args:
+            outputs: outputs of the network, (N, C).
+            kind: choice of Fisher vectors: "mc", "exact" or "empirical".
+            targets: targets of the batch, for "empirical".
+            uniforms: random numbers between 0 and 1, (N, V, `noise_width(C)`), for "mc".
+
+        Returns:
+            An iterator over V tensors (N, C).
+        """
         if kind == "exact":
             yield from self.fisher_root(outputs)
         elif kind == "empirical":
@@ -115,6 +332,51 @@ class Likelihood(ABC):
             scale = 1 / math.sqrt(uniforms.shape[1])
             for draw in uniforms.unbind(1):
                 yield scale * self.score(outputs, self.sample_targets(outputs, draw))
+
+    def scores(self, prediction: Prediction, targets: Tensor) -> dict[str, float]:
+        """Return how good a prediction of this likelihood is.
+
+        Args:
+            prediction: prediction of N examples, made by this likelihood.
+            targets: their targets.
+
+        Returns:
+            Measures by name; unless overridden, those of `infoform.metrics.evaluate`.
+
+        Raises:
+            ValueError: if targets and prediction do not fit each other.
+        """
+        return metrics.evaluate(prediction, targets)
+
+    def sampling_trouble(self, prediction: Prediction, targets: Tensor | None) -> str | None:
+        """Say what is wrong where sampled networks are much worse than the trained one.
+
+        Args:
+            prediction: prediction of sampled networks, made by this likelihood.
+            targets: targets of the same examples, where they are known.
+
+        Returns:
+            A phrase for a warning, or None where nothing is wrong.
+        """
+        if not bool(prediction.value.isfinite().all()):
+            return "the sampled networks' outputs are not finite"
+        return self._worse_than_plain(prediction, targets)
+
+    def target_covariance(self, prediction: Prediction, index: int) -> Tensor:  # -> (C, C)
+        """Return E[Cov(y | f)] of one example: what would be left of its target's spread if the weights were known.
+
+        Args:
+            prediction: prediction of sampled networks, made by this likelihood.
+            index: place of the example.
+
+        Returns:
+            The covariance in float64, (C, C); unless overridden, with independent outputs.
+        """
+        return prediction.aleatoric[index].double().diag()
+
+    def _worse_than_plain(self, prediction: Prediction, targets: Tensor | None) -> str | None:
+        """Return `sampling_trouble` of finite outputs."""
+        return None
 
 
 def known_log_likelihood(summary: DataSummary) -> float:

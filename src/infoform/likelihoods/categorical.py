@@ -49,18 +49,6 @@ def bridge(mean: Tensor, covariance: Tensor, plain: Tensor, *, yes_no: bool) -> 
     return _prediction(probs.to(dtype), epistemic.to(dtype), information.to(dtype), plain, None, yes_no)
 
 
-def draw_gaussian(mean: Tensor, covariance: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw outputs from Gaussians: (N, C), (N, C, C) -> (count, N, C).
-
-    All examples share the noise, as they share sampled networks: equal inputs have equal predictions, in any batch.
-    """
-    values, vectors = torch.linalg.eigh(covariance.double())
-    root = ((vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT).to(mean.dtype)
-    noise = torch.randn((count, mean.shape[1]), generator=generator, dtype=torch.float32).to(mean)
-    drawn: Tensor = mean + torch.einsum("ncd,md->mnc", root, noise)
-    return drawn
-
-
 def probit_scale(variance: Tensor) -> Tensor:
     return 1 / (1 + math.pi / 8 * variance.clamp_min(0)).sqrt()
 

@@ -4,21 +4,32 @@ The Fisher matrix diag(p) − p pᵀ has the root with columns √p_c (e_c − p
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from infoform.likelihoods import categorical
-from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix, known_log_likelihood
+from infoform.likelihoods.base import Likelihood, check_batch, check_matrix
+from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
 
 
 class Classification(Likelihood):
-    """Softmax over C logits; targets are class indices (N,)."""
+    """One of C classes: softmax over C logits; targets are class indices (N,).
+
+    Example:
+        ```python
+        import torch
+        from infoform import Classification
+        prediction = Classification().plain_prediction(torch.tensor([[2.0, 0.0, 0.0]]), noise=None)
+        assert prediction.labels.tolist() == [0]
+        ```
+    """
 
     name: ClassVar[str] = "classification"
+    one_of_many: ClassVar[bool] = True
 
     def check_outputs(self, outputs: Tensor) -> Tensor:
         outputs = check_matrix(outputs, self.name)
@@ -72,36 +83,34 @@ class Classification(Likelihood):
     def noise_width(self, num_outputs: int) -> int:
         return 1
 
-    def settings(self) -> dict[str, Any]:
-        return {}
-
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
         return categorical.summarise(samples.softmax(-1).unsqueeze(2), plain, yes_no=False)
 
-    def from_gaussian(
-        self,
-        mean: Tensor,
-        covariance: Tensor,
-        *,
-        noise: float | None,
-        link: str,
-        samples: int,
-        generator: torch.Generator,
-    ) -> Prediction:
+    def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
+        mean = outputs.mean
         if link == "bridge":
-            return categorical.bridge(mean.unsqueeze(1), covariance.unsqueeze(1), mean, yes_no=False)
+            return categorical.bridge(mean.unsqueeze(1), outputs.covariance.unsqueeze(1), mean, yes_no=False)
         probs = None
         if link == "probit":
-            scale = categorical.probit_scale(covariance.diagonal(dim1=1, dim2=2))
-            probs = (mean * scale).softmax(1).unsqueeze(1)
-        drawn = categorical.draw_gaussian(mean, covariance, samples, generator).softmax(-1)
-        return categorical.summarise(drawn.unsqueeze(2), mean, yes_no=False, probs=probs)
+            probs = (mean * categorical.probit_scale(outputs.variance)).softmax(1).unsqueeze(1)
+        return categorical.summarise(outputs.draw().softmax(-1).unsqueeze(2), mean, yes_no=False, probs=probs)
 
-    def fitted_noise(self, summary: DataSummary) -> float | None:
+    def read_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        fractions = targets.is_floating_point() and not bool((targets == targets.round()).all())
+        return targets.to(dtype) if fractions else targets.long()
+
+    def target_covariance(self, prediction: Prediction, index: int) -> Tensor:
+        assert prediction.samples is not None
+        probs = prediction.samples[:, index].double()  # (M, C)
+        return probs.mean(0).diag() - probs.T @ probs / len(probs)  # classes exclude each other
+
+    def _worse_than_plain(self, prediction: Prediction, targets: Tensor | None) -> str | None:
+        plain_labels = prediction.plain.argmax(1)
+        if targets is None:
+            agreement = float((prediction.labels == plain_labels).float().mean())
+            return f"they agree with the trained network on {agreement:.0%} of the inputs" if agreement < 0.5 else None
+        plain, sampled = ((labels == targets).double().mean() for labels in (plain_labels, prediction.labels))
+        error = (plain * (1 - plain) / len(targets)).sqrt()
+        if plain - sampled > 0.05 + 2 * error:
+            return f"their accuracy is {sampled:.1%}, the trained network's {plain:.1%}"
         return None
-
-    def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
-        return known_log_likelihood(summary)
-
-    def information_scale(self, noise: float | None, kind: str) -> float:
-        return 1.0

@@ -4,24 +4,31 @@ The Fisher matrix is diag(p (1 − p)).
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from infoform.likelihoods import categorical
-from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix, known_log_likelihood
+from infoform.likelihoods.base import Likelihood, check_batch
+from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
 
 
 class MultiLabel(Likelihood):
-    """Bernoulli for each of C logits; targets are (N, C) numbers between 0 and 1."""
+    """C yes/no answers: a Bernoulli for each of C logits; targets are (N, C) numbers between 0 and 1.
+
+    Example:
+        ```python
+        import torch
+        from infoform import MultiLabel
+        prediction = MultiLabel().plain_prediction(torch.tensor([[2.0, -2.0]]), noise=None)
+        assert prediction.probs[0, 0] > 0.8 and prediction.probs[0, 1] < 0.2
+        ```
+    """
 
     name: ClassVar[str] = "multilabel"
-
-    def check_outputs(self, outputs: Tensor) -> Tensor:
-        return check_matrix(outputs, self.name)
 
     def check_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
         check_batch(targets, outputs)
@@ -56,26 +63,11 @@ class MultiLabel(Likelihood):
     def sample_targets(self, outputs: Tensor, uniforms: Tensor) -> Tensor:
         return (uniforms < outputs.double().sigmoid()).to(outputs.dtype)
 
-    def noise_width(self, num_outputs: int) -> int:
-        return num_outputs
-
-    def settings(self) -> dict[str, Any]:
-        return {}
-
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
         return categorical.summarise(_answers(samples.sigmoid()), plain, yes_no=True)
 
-    def from_gaussian(
-        self,
-        mean: Tensor,
-        covariance: Tensor,
-        *,
-        noise: float | None,
-        link: str,
-        samples: int,
-        generator: torch.Generator,
-    ) -> Prediction:
-        variance = covariance.diagonal(dim1=1, dim2=2)
+    def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
+        mean, variance = outputs.mean, outputs.variance
         if link == "bridge":  # a yes/no question is a softmax over the logits -f/2 and f/2
             halves = torch.stack([-mean / 2, mean / 2], dim=-1)
             signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=mean.dtype, device=mean.device)
@@ -83,17 +75,7 @@ class MultiLabel(Likelihood):
         probs = None
         if link == "probit":
             probs = _answers((mean * categorical.probit_scale(variance)).sigmoid())
-        drawn = categorical.draw_gaussian(mean, covariance, samples, generator).sigmoid()
-        return categorical.summarise(_answers(drawn), mean, yes_no=True, probs=probs)
-
-    def fitted_noise(self, summary: DataSummary) -> float | None:
-        return None
-
-    def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
-        return known_log_likelihood(summary)
-
-    def information_scale(self, noise: float | None, kind: str) -> float:
-        return 1.0
+        return categorical.summarise(_answers(outputs.draw().sigmoid()), mean, yes_no=True, probs=probs)
 
 
 def _answers(yes: Tensor) -> Tensor:  # (..., L) -> (..., L, 2)

@@ -10,20 +10,35 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix, known_log_likelihood
+from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
 
 
 class Regression(Likelihood):
-    """Gaussian noise around C outputs.
+    """C numbers: the network's outputs plus Gaussian noise; targets are (N, C) numbers.
 
-    `noise` is its standard deviation: one number for all outputs, one for each output, or None, in which case one
-    number is fitted to the residuals of the data that the posterior is fitted on.
+    Args:
+        noise: standard deviation of the noise: one number for all outputs, or one for each output. None: one number,
+            which is fitted to the residuals of the data that the posterior is fitted on.
+
+    Raises:
+        ValueError: if a noise is not positive and finite.
+
+    Example:
+        ```python
+        import torch
+        from infoform import Regression
+        prediction = Regression(noise=0.5).plain_prediction(torch.zeros(1, 1), noise=0.5)
+        assert prediction.std.item() == 0.5
+        ```
     """
 
     name: ClassVar[str] = "regression"
     default_prior: ClassVar[str] = "isotropic"
+    takes_noise: ClassVar[bool] = True
 
     def __init__(self, noise: float | Sequence[float] | None = None) -> None:
         values = [noise] if isinstance(noise, int | float) else list(noise or [])
@@ -34,7 +49,11 @@ class Regression(Likelihood):
 
     @property
     def free_noise(self) -> bool:  # type: ignore[override]
+        """Whether the noise is to be found from data."""
         return self.noise is None
+
+    def with_noise(self, noise: float) -> Self:
+        return type(self)(noise)
 
     def check_outputs(self, outputs: Tensor) -> Tensor:
         outputs = check_matrix(outputs.unsqueeze(1) if outputs.dim() == 1 else outputs, self.name)
@@ -59,7 +78,6 @@ class Regression(Likelihood):
         return targets.to(outputs.dtype)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the log density at σ = 1; see `log_likelihood` for other σ."""
         scales = self._scales(outputs)
         residual = (targets - outputs) / scales
         return -0.5 * (residual**2).sum(1) - (0.5 * math.log(2 * math.pi) + scales.log()).sum()
@@ -78,9 +96,6 @@ class Regression(Likelihood):
         normals: Tensor = torch.special.ndtri(uniforms.clamp(1e-16, 1 - 1e-16))
         return outputs + self._scales(outputs) * normals.to(outputs.dtype)
 
-    def noise_width(self, num_outputs: int) -> int:
-        return num_outputs
-
     def settings(self) -> dict[str, Any]:
         return {"noise": list(self.scales) if self.scales is not None else self.noise}
 
@@ -89,17 +104,8 @@ class Regression(Likelihood):
         covariance = torch.einsum("mnc,mnd->ncd", centred, centred) / max(1, len(samples) - 1)
         return self._predict(samples.mean(0), covariance, plain, noise, samples)
 
-    def from_gaussian(
-        self,
-        mean: Tensor,
-        covariance: Tensor,
-        *,
-        noise: float | None,
-        link: str,
-        samples: int,
-        generator: torch.Generator,
-    ) -> Prediction:
-        return self._predict(mean, covariance, mean, noise, None)
+    def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
+        return self._predict(outputs.mean, outputs.covariance, outputs.mean, noise, None)
 
     def _predict(
         self, mean: Tensor, covariance: Tensor, plain: Tensor, noise: float | None, samples: Tensor | None
@@ -147,6 +153,15 @@ class Regression(Likelihood):
         assert noise is not None
         # the score is (y - f)/σ²: its square has mean 1/σ² over the model's own draws, |y - f|²/σ⁴ over given labels
         return noise**-4 if kind == "empirical" else noise**-2
+
+    def _worse_than_plain(self, prediction: Prediction, targets: Tensor | None) -> str | None:
+        if targets is None:
+            return None
+        shape = prediction.plain.shape
+        plain, sampled = (
+            (out - targets.reshape(shape)).square().mean().sqrt() for out in (prediction.plain, prediction.value)
+        )
+        return f"their RMSE is {sampled:.3g}, the trained network's {plain:.3g}" if sampled > 1.5 * plain else None
 
     def _scales(self, outputs: Tensor) -> Tensor:  # (C,)
         if self.scales is None:

@@ -26,6 +26,13 @@ class Call:
     version: int  # of the inputs: tells whether they were overwritten later
     gradients: Tensor | None = None  # (N, ...)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the type that the layer computes in: its inputs', unless they are whole numbers (words, say)."""
+        if self.inputs.is_floating_point() or self.gradients is None:
+            return self.inputs.dtype
+        return self.gradients.dtype
+
 
 # takes a layer's name and its calls of one backward pass
 GradientSink = Callable[[str, list[Call]], None]

@@ -8,13 +8,21 @@ from rich.console import Console
 from rich.table import Column, Table
 from torch import nn
 
-from infoform.layers import find_rule
+from infoform.layers import find_rule, supported_types
 from infoform.network.layer import Layer
 
 
 @dataclass(frozen=True)
 class ParameterCoverage:
-    """One parameter of the model: with a posterior, or held fixed for a reason."""
+    """One parameter of the model: with a posterior, or held fixed for a reason.
+
+    Args:
+        parameter: name of the parameter in the model.
+        shape: shape of the parameter.
+        layer: name of the layer that has it, where that layer has a rule.
+        structure: structure of the layer's posterior, or None if the parameter is held fixed.
+        reason: what layer it belongs to, or why it is held fixed.
+    """
 
     parameter: str
     shape: tuple[int, ...]
@@ -24,11 +32,24 @@ class ParameterCoverage:
 
     @property
     def covered(self) -> bool:
+        """Whether the parameter has a posterior."""
         return self.structure is not None
 
 
 class Coverage(Sequence[ParameterCoverage]):
-    """One row for every parameter of the model; prints as a table."""
+    """One row for every parameter of the model; prints as a table.
+
+    Args:
+        rows: one for each parameter, in the order of the model.
+
+    Example:
+        ```python
+        from torch import nn
+        import infoform
+        laplace = infoform.Laplace(nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.Linear(8, 2)), "classification")
+        assert [row.parameter for row in laplace.coverage() if not row.covered] == ["1.weight", "1.bias"]
+        ```
+    """
 
     def __init__(self, rows: Sequence[ParameterCoverage]) -> None:
         self.rows = tuple(rows)
@@ -94,7 +115,7 @@ def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tupl
         selected = patterns is None or any(fnmatchcase(other, p) for other, _ in sharing for p in patterns)
         if rule is None:
             reason = f"{type(module).__name__} has no rule in infoform.layers"
-        elif own.keys() != {"weight"} | ({"bias"} if module.bias is not None else set()):
+        elif own.keys() != rule.parameter_names(module):
             reason = f"the weight of '{name}' is computed from other parameters (weight or spectral norm, say)"
         elif strangers:
             reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
@@ -129,6 +150,6 @@ def _check_selection(model: nn.Module, layers: Mapping[str, Layer], patterns: Se
     if not layers:
         kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
         raise ValueError(
-            "the model must have at least one layer with a rule (Linear, Conv1d, Conv2d, Conv3d) to give a posterior, "
+            f"the model must have at least one layer with a rule ({', '.join(supported_types())}) to give a posterior, "
             f"got parameters only in {', '.join(kinds) or 'no module'}; add a rule in infoform.layers."
         )

@@ -25,7 +25,28 @@ class LayerPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Bytes and cost of a posterior; prints as a table."""
+    """Bytes and cost of a posterior; prints as a table.
+
+    Args:
+        structure: Name of the structure.
+        layers: One row for each layer.
+        fitted: Whether made from a fit's statistics, or before any data was seen.
+        exact: Whether bytes are exact, or the most they can be.
+        budget: Bytes that were given, if any.
+        statistics_bytes: Of all layers, at most at a time.
+        peak_bytes: Of a fit with batches of the example's size, about; beside the model.
+        cost: Of a fit, in gradient passes over the same data.
+        eigen_examples: Of the eigendecompositions, in gradient passes of one example.
+        available_bytes: Memory that is free here; None where that cannot be known.
+        notes: Sentences that a reader should know.
+        groups: Layers that are fitted together, where these are not all.
+
+    Example:
+        ```python
+        plan = infoform.plan(model)
+        print(plan.total_bytes, plan.ranks)
+        ```
+    """
 
     structure: str
     layers: tuple[LayerPlan, ...]
@@ -42,6 +63,7 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
+        """Return the bytes of the posterior of all layers."""
         return sum(layer.nbytes for layer in self.layers)
 
     @property

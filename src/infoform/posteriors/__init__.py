@@ -37,9 +37,18 @@ def get_structure(structure: str | Structure, **options: Any) -> Structure:
         structure: A name in `STRUCTURES` or `PRESETS`, or a `Structure`.
         options: Options that differ from the structure's, or the preset's, own.
 
+    Returns:
+        An object that `Laplace(..., structure=...)` takes.
+
     Raises:
         ValueError: If there is no structure of that name.
         TypeError: If the structure has no such option.
+
+    Example:
+        ```python
+        structure = infoform.get_structure("inf-paper", rank=50)
+        assert structure.label == "inf-paper"
+        ```
     """
     if isinstance(structure, Structure):
         return structure.with_options(**options) if options else structure

@@ -44,6 +44,13 @@ class LayerPosterior(ABC):
 
     Final classes are frozen dataclasses whose first fields are `prior` and `num_data`; every tensor among their
     fields is stored, and free of the prior.
+
+    Example:
+        ```python
+        layer = laplace.posterior().layers["0"]
+        deviations = layer.sample(3)
+        assert deviations.shape == (3, *layer.shape)
+        ```
     """
 
     structure: ClassVar[str]
@@ -63,7 +70,8 @@ class LayerPosterior(ABC):
 
     @property
     @abstractmethod
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Return the device that it computes on."""
 
     @property
     def rank(self) -> int | None:
@@ -87,10 +95,24 @@ class LayerPosterior(ABC):
 
     @abstractmethod
     def transform(self, noise: Tensor) -> Tensor:  # (..., *noise_shape) -> (..., G, A)
-        """Return F · noise, with F Fᵀ = P⁻¹."""
+        """Return F · noise, with F Fᵀ = P⁻¹.
+
+        Args:
+            noise: Standard normal numbers (..., *noise_shape).
+
+        Returns:
+            Deviations from the trained weights (..., G, A).
+        """
 
     def transform_(self, noise: Tensor) -> Tensor:
-        """Return the same; the noise may be overwritten, since fresh memory costs more than numbers."""
+        """Return the same; the noise may be overwritten, since fresh memory costs more than numbers.
+
+        Args:
+            noise: Standard normal numbers (..., *noise_shape).
+
+        Returns:
+            Deviations from the trained weights (..., G, A).
+        """
         return self.transform(noise)
 
     @property
@@ -100,46 +122,111 @@ class LayerPosterior(ABC):
 
     @classmethod
     def transform_batched(cls, layers: Sequence[Self]) -> Callable[[Tensor], None]:
-        """Return what does `transform_` in place for the noise of several layers at once, (L, G, A)."""
+        """Return what does `transform_` in place for the noise of several layers at once.
+
+        Args:
+            layers: Layers whose `alike` is the same.
+
+        Returns:
+            A function of noise (L, G, A).
+        """
         raise TypeError(f"layers of structure '{cls.structure}' are transformed one by one.")
 
     @abstractmethod
     def solve(self, x: Tensor) -> Tensor:  # (..., G, A) -> (..., G, A)
-        """Return P⁻¹ x."""
+        """Return P⁻¹ x.
+
+        Args:
+            x: Matrices of the layer's shape (..., G, A).
+
+        Returns:
+            Matrices of the same shape.
+        """
 
     @abstractmethod
     def quadratic_form(self, x: Tensor) -> Tensor:  # (..., G, A) -> (...)
-        """Return xᵀ P x."""
+        """Return xᵀ P x.
+
+        Args:
+            x: Matrices of the layer's shape (..., G, A).
+
+        Returns:
+            A number for each of them (...).
+        """
 
     @abstractmethod
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:  # (N, A), (N, C, G) -> (N, C, C)
-        """Return J_c P⁻¹ J_dᵀ for Jacobians J_c = g_c aᵀ, which are not formed."""
+        """Return J_c P⁻¹ J_dᵀ for Jacobians J_c = g_c aᵀ, which are not formed.
+
+        Args:
+            inputs: The layer's inputs a (N, A).
+            outputs: The gradients g_c of C outputs in the layer's outputs (N, C, G).
+
+        Returns:
+            Covariances of the outputs (N, C, C).
+        """
 
     def covariance(self, jacobians: Tensor) -> Tensor:  # (N, C, G, A) -> (N, C, C)
-        """Return J_c P⁻¹ J_dᵀ."""
+        """Return J_c P⁻¹ J_dᵀ.
+
+        Args:
+            jacobians: Gradients of C outputs in the layer's weights (N, C, G, A).
+
+        Returns:
+            Covariances of the outputs (N, C, C).
+        """
         return jacobians.flatten(2) @ self.solve(jacobians).flatten(2).mT
 
     @abstractmethod
     def log_det(self) -> Tensor:
-        """Return log det P, in float64 (over the weights that are not held fixed for want of any precision)."""
+        """Return log det P, in float64.
+
+        Returns:
+            A number; weights that are held fixed for want of any precision do not count.
+        """
 
     @abstractmethod
     def diagonal(self) -> Tensor:  # (G, A)
-        """Return the diagonal of P."""
+        """Return the diagonal of P.
+
+        Returns:
+            A matrix of the layer's shape (G, A).
+        """
 
     @abstractmethod
     def dense(self) -> Tensor:  # (G * A, G * A)
-        """Return P itself; for tests and small layers."""
+        """Return P itself; for tests and small layers.
+
+        Returns:
+            A matrix (G * A, G * A), row-major.
+        """
 
     def sample(
         self, count: int, *, generator: torch.Generator | None = None, out: Tensor | None = None
     ) -> Tensor:  # (count, G, A)
-        """Draw deviations from the trained weights; `out` is an earlier draw, whose memory is used where it will do."""
+        """Draw deviations from the trained weights.
+
+        Args:
+            count: How many.
+            generator: Of the random numbers; torch's own where not given.
+            out: An earlier draw, whose memory is used where it will do.
+
+        Returns:
+            Deviations (count, G, A).
+        """
         noise = normal((count, *self.noise_shape), generator=generator, dtype=self.dtype, out=out)
         return self.transform_(noise.to(self.device))
 
     def with_prior(self, prior: LayerPrior, num_data: float) -> Self:
-        """Return the same posterior under another prior or data-set size; what depends on neither is shared."""
+        """Return the same posterior under another prior or data-set size; what depends on neither is shared.
+
+        Args:
+            prior: The prior precision of the layer.
+            num_data: N, the number of examples that the posterior stands for.
+
+        Returns:
+            A posterior of the same structure.
+        """
         other = replace(self, prior=prior, num_data=num_data)  # type: ignore[type-var]
         other.__dict__[_ORIGIN] = self.__dict__.get(_ORIGIN, self)
         return other
@@ -155,12 +242,20 @@ class LayerPosterior(ABC):
         return ""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the stored tensors by name."""
+        """Return the stored tensors by name.
+
+        Returns:
+            All that a file must hold, besides `settings`.
+        """
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def settings(self) -> dict[str, Any]:
-        """Return the stored plain values by name."""
+        """Return the stored plain values by name.
+
+        Returns:
+            All that a file must hold, besides `state_dict`.
+        """
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         skipped = {"prior", "num_data"}
         return {

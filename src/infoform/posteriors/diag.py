@@ -98,7 +98,9 @@ class Diag(Structure):
         ValueError: If the storage is none of these.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Diag(storage="uint8"))
+        ```python
+        laplace = infoform.Laplace(model, "classification", structure=infoform.Diag(storage="uint8"))
+        ```
     """
 
     name: ClassVar[str] = "diag"

@@ -52,12 +52,15 @@ class Efb(Structure):
 
     Args:
         basis: "gradient" (eigenvectors of the second moments of gradients), or "activation" (the paper's).
+        preset: Name of the set of options that the object was made from; `get_structure` sets it.
 
     Raises:
         ValueError: If the basis is neither.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Efb(basis="activation"))
+        ```python
+        laplace = infoform.Laplace(model, "classification", structure=infoform.Efb(basis="activation"))
+        ```
     """
 
     name: ClassVar[str] = "efb"

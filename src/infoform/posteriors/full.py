@@ -127,7 +127,9 @@ class Full(Structure):
     """The exact information matrix of every layer, for layers small enough to hold it.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Full())
+        ```python
+        laplace = infoform.Laplace(model, "classification", structure=infoform.Full())
+        ```
     """
 
     name: ClassVar[str] = "full"

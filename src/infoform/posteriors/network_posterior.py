@@ -19,7 +19,18 @@ SMALL = 2**18  # numbers of a layer's samples that one thread alone draws best
 
 @dataclass(frozen=True)
 class Posterior:
-    """Layers by name; block-diagonal over them."""
+    """Layers by name; block-diagonal over them.
+
+    Args:
+        layers: The posterior of each layer.
+
+    Example:
+        ```python
+        posterior = laplace.posterior()
+        deviations = posterior.sample(2)
+        assert deviations["0"].shape == (2, *posterior.layers["0"].shape)
+        ```
+    """
 
     layers: Mapping[str, LayerPosterior]
 
@@ -29,7 +40,11 @@ class Posterior:
         return sum(layer.nbytes for layer in self.layers.values())
 
     def log_det(self) -> Tensor:
-        """Return log det P of all layers together."""
+        """Return log det P of all layers together.
+
+        Returns:
+            A number, in float64.
+        """
         return torch.stack([layer.log_det().double().cpu() for layer in self.layers.values()]).sum()
 
     def sample(
@@ -39,7 +54,16 @@ class Posterior:
         generator: torch.Generator | None = None,
         out: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Draw deviations from the trained weights, (count, G, A) a layer; into the memory of `out`, if given."""
+        """Draw deviations from the trained weights.
+
+        Args:
+            count: How many.
+            generator: Of the random numbers; torch's own where not given.
+            out: An earlier draw, whose memory is used.
+
+        Returns:
+            Deviations (count, G, A) by layer.
+        """
         old = out or {}
         if generator is not None and generator.device.type != "cpu":
             return {
@@ -58,7 +82,16 @@ class Posterior:
     def sample_each(
         self, times: int, *, generator: torch.Generator | None = None, out: Sequence[Mapping[str, Tensor]] = ()
     ) -> list[dict[str, Tensor]]:
-        """Draw what as many calls of `sample(1)` would, up to rounding, side by side: a thread for each of them."""
+        """Draw what as many calls of `sample(1)` would, up to rounding, side by side: a thread for each of them.
+
+        Args:
+            times: How many.
+            generator: Of the random numbers; torch's own where not given.
+            out: Earlier draws, whose memory is used.
+
+        Returns:
+            One draw (1, G, A) by layer for each time.
+        """
         if times == 1 or (generator is not None and generator.device.type != "cpu"):
             return [self.sample(1, generator=generator, out=old) for old in (*out[:times], *[{}] * (times - len(out)))]
         seeds = [self._seeds(generator) for _ in range(times)]

@@ -30,6 +30,17 @@ class Structure(ABC):
 
     To add one, write a frozen dataclass with these methods and a `LayerPosterior` that it builds; pass an object of it
     as `Laplace(..., structure=...)`, or add a line to `STRUCTURES` so that its name will do.
+
+    Attributes:
+        name: Name in `infoform.posteriors.STRUCTURES` and in saved files.
+        posterior: What `build` returns, and what a file is read back as.
+        preset: Name of the set of options that the object was made from, if any.
+
+    Example:
+        ```python
+        structure = infoform.Inf(rank=200).with_options(storage="bfloat16")
+        assert structure.options()["rank"] == 200
+        ```
     """
 
     name: ClassVar[str]
@@ -38,7 +49,11 @@ class Structure(ABC):
 
     @abstractmethod
     def statistics(self) -> StatisticsRequest:
-        """Return the statistics that `build` needs a fit to collect."""
+        """Return the statistics that `build` needs a fit to collect.
+
+        Returns:
+            A request, as the fitting room takes it.
+        """
 
     @abstractmethod
     def build(self, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> LayerPosterior:
@@ -49,13 +64,24 @@ class Structure(ABC):
             prior: The prior precision of the layer.
             num_data: N, the number of examples that the posterior stands for.
 
+        Returns:
+            A `LayerPosterior`.
+
         Raises:
             ValueError: If the fit did not collect what this structure needs.
         """
 
     @abstractmethod
     def planned_bytes(self, size: Dimensions, *, layer: str) -> int:
-        """Return the bytes of a layer's posterior before a fit, without the prior's; the most it can take."""
+        """Return the bytes of a layer's posterior before a fit, without the prior's.
+
+        Args:
+            size: The sizes of the layer.
+            layer: Its name.
+
+        Returns:
+            What it takes, or the most that it can take: `planned_exactly` says which.
+        """
 
     @property
     def planned_exactly(self) -> bool:
@@ -63,10 +89,22 @@ class Structure(ABC):
         return True
 
     def check_layers(self, shapes: Mapping[str, tuple[int, int]], *, block_limit: int) -> None:  # noqa: B027
-        """Raise a ValueError if a layer of such a shape (G, A) cannot have this structure; most can have any."""
+        """Raise a ValueError if a layer cannot have this structure; most structures take any.
+
+        Args:
+            shapes: (G, A) by layer.
+            block_limit: Weights of the largest layer whose exact block may be kept.
+        """
 
     def default_prior(self, likelihood: Likelihood) -> str:
-        """Return the name of the prior where a user names none: the paper's."""
+        """Return the name of the prior where a user names none.
+
+        Args:
+            likelihood: Of the network.
+
+        Returns:
+            A name in `infoform.priors.PRIORS`; the paper's, if the structure knows no better.
+        """
         return "isotropic"
 
     @property
@@ -76,15 +114,33 @@ class Structure(ABC):
 
     @classmethod
     def option_names(cls) -> tuple[str, ...]:
-        """Return the names of all options."""
+        """Return the names of all options.
+
+        Returns:
+            The names of the fields.
+        """
         return tuple(one.name for one in fields(cls) if one.name != "preset")  # type: ignore[arg-type]
 
     def options(self) -> dict[str, Any]:
-        """Return all options by name, as JSON can hold them."""
+        """Return all options.
+
+        Returns:
+            Values by name, as JSON can hold them.
+        """
         return {name: getattr(self, name) for name in self.option_names()}
 
     def with_options(self, **options: Any) -> Self:
-        """Return the same structure with some options changed; a TypeError names those that it takes."""
+        """Return the same structure with some options changed.
+
+        Args:
+            options: New values by name.
+
+        Returns:
+            A new object.
+
+        Raises:
+            TypeError: If there is no such option; it names those that there are.
+        """
         takes = self.option_names()
         for name in options:
             if name not in takes:
@@ -101,10 +157,27 @@ class RankedStructure(Structure):
 
     @abstractmethod
     def rank_curve(self, curvature: Curvature, *, max_rank: int) -> "RankCurve":
-        """Return bytes and kept energy of the ranks of one layer, from 1 up to `max_rank`."""
+        """Return bytes and kept energy of the ranks of one layer.
+
+        Args:
+            curvature: What the fit measured of the layer.
+            max_rank: The largest rank that is looked at.
+
+        Returns:
+            One entry for each rank from 1 on.
+        """
 
     def rank_of(self, layer: str, *, weights: int, available: int) -> int:
-        """Return how many eigenpairs one layer keeps: no more than it has, unless a number was given for it by name."""
+        """Return how many eigenpairs one layer keeps.
+
+        Args:
+            layer: Its name.
+            weights: How many weights it has.
+            available: How many eigenpairs it has.
+
+        Returns:
+            No more than it has, unless a number was given for it by name.
+        """
         if isinstance(self.rank, Mapping):
             if layer not in self.rank:
                 raise ValueError(f"rank must have a value for each layer, got none for '{layer}'; add it.")
@@ -113,7 +186,15 @@ class RankedStructure(Structure):
         return min(available, rank)
 
     def planned_rank(self, size: Dimensions, *, layer: str) -> int:
-        """Return how many eigenpairs one layer will keep."""
+        """Return how many eigenpairs one layer will keep.
+
+        Args:
+            size: The sizes of the layer.
+            layer: Its name.
+
+        Returns:
+            A number, no larger than the layer can have.
+        """
         return min(size.pairs, self.rank_of(layer, weights=size.weights, available=size.pairs))
 
 

@@ -9,27 +9,28 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, jvp
+from torch import Tensor
+from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.likelihoods import Likelihood
-from infoform.network.batches import Batch, batch_size, read_outputs
+from infoform.common.vmap_or_loop import VMAP_WEIGHTS, vmap_or_loop
+from infoform.network.batches import Batch, batch_size
 from infoform.network.capture import evaluation_mode, unfused_encoder
-from infoform.network.layer import Layer
-from infoform.posteriors.network_posterior import Posterior
+
+if TYPE_CHECKING:
+    from infoform.predicting.predictor import Predictor
 
 GROUP_BYTES = 64 * 2**20  # of inputs and sampled outputs that are held at a time; a batch alone may have more
 OFTEN = 8  # batches at a time, at most, where results are wanted often; at first one, then two, ...
 DRAWN_BYTES = 64 * 2**20  # of weights that are drawn side by side
-VMAP_WEIGHTS = 50_000  # networks up to this size are run several at a time: their cost is in the calls, not the numbers
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """What the networks gave for a batch."""
+class SampledOutputs:
+    """What the sampled networks, and the trained one, put out for a batch."""
 
     outputs: Tensor  # (M, N, C): of the sampled networks
     plain: Tensor  # (N, C): of the trained one
@@ -37,12 +38,9 @@ class Sampled:
 
 @dataclass(frozen=True)
 class SampledNetworks:
-    """A model with weights from a posterior, exact or made linear in them; the model is left as found."""
+    """A predictor's model with weights drawn from its posterior, exact or made linear in them."""
 
-    model: nn.Module
-    layers: Mapping[str, Layer]
-    likelihood: Likelihood
-    posterior: Posterior
+    predictor: "Predictor"
     linear: bool
 
     def over(
@@ -53,21 +51,21 @@ class SampledNetworks:
         seed: int,
         often: bool = False,
         tick: Callable[[int], None] | None = None,
-    ) -> Iterator[Sampled]:
-        """Give the outputs for one batch after the other, `often` or when as many as possible are done.
+    ) -> Iterator[SampledOutputs]:
+        """Give the outputs for one batch after the other.
 
-        A tick comes whenever a batch's share of the work is done.
+        Args:
+            batches: batches of at least one example.
+            samples: number of networks.
+            seed: seed of their weights.
+            often: whether outputs come after a few batches, and not only when `GROUP_BYTES` are full.
+            tick: called with the size of a batch whenever its share of the work is done.
         """
         for group in self._groups(batches, samples, often=often):
             generator = torch.Generator().manual_seed(seed)
             every = self.outputs([batch for batch, _ in group], samples=samples, generator=generator, tick=tick)
             for (_, plain), outputs in zip(group, every, strict=True):
-                yield Sampled(outputs, plain)
-
-    def plain(self, batch: Batch) -> Tensor:  # -> (N, C)
-        """Return the trained network's own outputs."""
-        with evaluation_mode(self.model), torch.no_grad():
-            return self._forward(batch, self._buffers())
+                yield SampledOutputs(outputs, plain)
 
     def outputs(
         self,
@@ -78,8 +76,9 @@ class SampledNetworks:
         tick: Callable[[int], None] | None = None,
     ) -> list[Tensor]:  # -> (M, N, C) a batch
         """Return the outputs of the same sampled networks for all batches."""
-        means = {name: self.layers[name].mean for name in self.posterior.layers}
-        at = self._cut({name: mean.clone() for name, mean in means.items()}) if self.linear else {}
+        predictor, posterior = self.predictor, self.predictor.posterior
+        means = {name: predictor.layers[name].mean for name in posterior.layers}
+        at = predictor.as_parameters({name: mean.clone() for name, mean in means.items()}) if self.linear else {}
         runs = [self._run(batch, at) for batch in batches]
         step = self._networks_at_once(samples)
         times = 1 if step > 1 else self._drawn_at_once(samples)
@@ -88,18 +87,18 @@ class SampledNetworks:
         draws: list[dict[str, Tensor]] = []  # the memory of some draws serves the next, whose outputs are copies
         drawn: dict[str, Tensor] = {}
         start = 0
-        with evaluation_mode(self.model), torch.no_grad(), attention:
+        with evaluation_mode(predictor.model), torch.no_grad(), attention:
             while start < samples:
                 # the first draw is alone: it computes, with all threads, what the others share
                 count = min(step * times if draws else step, samples - start)
                 if step > 1:
-                    draws = [self.posterior.sample(count, generator=generator, out=draws[0] if draws else None)]
+                    draws = [posterior.sample(count, generator=generator, out=draws[0] if draws else None)]
                 else:
-                    draws = self.posterior.sample_each(count, generator=generator, out=draws)
+                    draws = posterior.sample_each(count, generator=generator, out=draws)
                 for deviations in draws:
                     drawn = self._parameters(means, deviations, drawn)
                     for run, part in zip(runs, parts, strict=True):
-                        part.append(_run_all(run, drawn, count // len(draws)))
+                        part.append(vmap_or_loop(run, drawn, count // len(draws)))
                 if tick is not None:
                     done = slice(*(number * len(batches) // samples for number in (start, start + count)))
                     for batch in batches[done]:
@@ -112,7 +111,7 @@ class SampledNetworks:
         group: list[tuple[Batch, Tensor]] = []
         held, most = 0, 1
         for batch in batches:
-            plain = self.plain(batch)
+            plain = self.predictor.outputs(batch)
             size = sum(tensor.nbytes for tensor in batch.tensors()) + samples * plain.nbytes
             if group and held + size > GROUP_BYTES:
                 yield group
@@ -127,14 +126,14 @@ class SampledNetworks:
 
     def _run(self, batch: Batch, at: dict[str, Tensor]) -> Callable[[Mapping[str, Tensor]], Tensor]:
         """Return what gives a batch's outputs for drawn parameters; where linear, for their deviations from `at`."""
-        buffers = self._buffers()
+        predictor, buffers = self.predictor, self.predictor.buffers()
         if not self.linear:
-            return lambda parameters: self._forward(batch, {**buffers, **parameters})
+            return lambda parameters: predictor.forward(batch, {**buffers, **parameters})
 
         def run(tangents: Mapping[str, Tensor]) -> Tensor:
             with warnings.catch_warnings():  # torch scripts its own rules at the first call, and warns of that
                 warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
-                result = jvp(lambda parameters: self._forward(batch, {**buffers, **parameters}), (at,), (tangents,))
+                result = jvp(lambda parameters: predictor.forward(batch, {**buffers, **parameters}), (at,), (tangents,))
             total: Tensor = result[0] + result[1]
             return total
 
@@ -147,48 +146,29 @@ class SampledNetworks:
 
         They are contiguous, which products with them need to be fast; fresh pages would cost more than numbers.
         """
-        moved = self._cut({name: deviation.to(means[name]) for name, deviation in deviations.items()})
+        cut = self.predictor.as_parameters
+        moved = cut({name: deviation.to(means[name]) for name, deviation in deviations.items()})
         if self.linear:
             return moved
-        found = {}
-        for name, mean in self._cut(means).items():
+        parameters = {}
+        for name, mean in cut(means).items():
             old = out.get(name)
             memory = old if old is not None and old.shape == moved[name].shape else torch.empty_like(moved[name])
-            found[name] = torch.add(moved[name], mean, out=memory)
-        return found
-
-    def _cut(self, matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:  # (..., G, A) a layer
-        parameters: dict[str, Tensor] = {}
-        for name, matrix in matrices.items():
-            parameters.update(self.layers[name].as_parameters(matrix))
+            parameters[name] = torch.add(moved[name], mean, out=memory)
         return parameters
-
-    def _forward(self, batch: Batch, state: dict[str, Tensor]) -> Tensor:
-        outputs = functional_call(self.model, state, batch.args, batch.kwargs)
-        return self.likelihood.check_outputs(read_outputs(outputs))
-
-    def _buffers(self) -> dict[str, Tensor]:
-        return {name: buffer.detach().clone() for name, buffer in self.model.named_buffers()}
 
     def _drawn_at_once(self, samples: int) -> int:
         """Return how many networks are drawn side by side, to be run one by one: as many as there are threads."""
-        size = sum(layer.shape[0] * layer.shape[1] * layer.dtype.itemsize for layer in self.posterior.layers.values())
+        posterior = self.predictor.posterior
+        size = sum(layer.shape[0] * layer.shape[1] * layer.dtype.itemsize for layer in posterior.layers.values())
         return max(1, min(samples, torch.get_num_threads(), DRAWN_BYTES // size))
 
     def _networks_at_once(self, samples: int) -> int:
-        weights = sum(layer.shape[0] * layer.shape[1] for layer in self.posterior.layers.values())
-        linear = all(isinstance(self.layers[name].module, nn.Linear) for name in self.posterior.layers)
-        return min(samples, max(1, 2**22 // weights)) if linear and weights <= VMAP_WEIGHTS else 1
-
-
-def _run_all(run: Callable[[Mapping[str, Tensor]], Tensor], drawn: Mapping[str, Tensor], count: int) -> Tensor:
-    """Return the outputs of all drawn networks, computed together where the model allows it."""
-    if count > 1:
-        try:
-            return torch.vmap(run)(drawn)
-        except RuntimeError:  # vmap has no rule for branches on values or for results written in place
-            pass
-    return torch.stack([run({name: value[index] for name, value in drawn.items()}) for index in range(count)])
+        """Return how many networks are run together: one, unless they are small and of layers that gain from it."""
+        layers, posterior = self.predictor.layers, self.predictor.posterior
+        weights = sum(layer.shape[0] * layer.shape[1] for layer in posterior.layers.values())
+        batched = all(layers[name].rule.runs_batched for name in posterior.layers)
+        return min(samples, max(1, 2**22 // weights)) if batched and weights <= VMAP_WEIGHTS else 1
 
 
 @contextmanager

@@ -41,7 +41,9 @@ class Activation(Prior):
         ValueError: If a number is negative or not finite.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", prior=infoform.Activation(rank=16, strength=30))
+        ```python
+        laplace = infoform.Laplace(model, "classification", prior=infoform.Activation(rank=16, strength=30))
+        ```
     """
 
     name: ClassVar[str] = "activation"
@@ -66,6 +68,7 @@ class Activation(Prior):
 
     @property
     def strength(self) -> float:
+        """Return the strength, given or default."""
         if self.given is not None:
             return self.given
         return STRENGTH_BY_EVIDENCE if self.by_evidence else STRENGTH

@@ -18,6 +18,18 @@ class LayerPrior:
 
     Over the whole layer, row-major, it is kron(I_G, Q). All of it pulls the weights to zero, or `pull` alone does and
     the rest holds them where they were trained.
+
+    Args:
+        precision: τ, or a precision for each input (A,).
+        vectors: W (A, p), orthonormal columns; may be stored in bfloat16.
+        values: Precisions along the columns of W (p,).
+        pull: τ, where the rest of Q is centred at the trained weights.
+
+    Example:
+        ```python
+        prior = infoform.LayerPrior(2.0)
+        assert prior.isotropic and prior.rank == 0
+        ```
     """
 
     precision: float | Tensor  # τ, or (A,): one for each column
@@ -32,10 +44,12 @@ class LayerPrior:
 
     @property
     def isotropic(self) -> bool:
+        """Whether all inputs have the same precision."""
         return not isinstance(self.precision, Tensor)
 
     @property
     def rank(self) -> int:
+        """Return p, the number of columns of W."""
         return 0 if self.values is None else len(self.values)
 
     @property
@@ -50,7 +64,14 @@ class LayerPrior:
         return sum(part.nbytes for part in parts if isinstance(part, Tensor))
 
     def along(self, columns: Tensor) -> Tensor:  # (A, a) -> (a,)
-        """Return uᵀ Q u for every column u."""
+        """Return uᵀ Q u for every column u.
+
+        Args:
+            columns: Vectors u as columns (A, a).
+
+        Returns:
+            Numbers (a,).
+        """
         precision = torch.as_tensor(self.precision, dtype=columns.dtype, device=columns.device)
         along = (columns.square() * (precision if precision.dim() == 0 else precision.unsqueeze(1))).sum(0)
         if self.vectors is not None and self.values is not None:
@@ -58,7 +79,14 @@ class LayerPrior:
         return along
 
     def log_det(self, size: int) -> Tensor:
-        """Return log det Q for `size` columns, in float64."""
+        """Return log det Q, in float64.
+
+        Args:
+            size: The number of inputs A.
+
+        Returns:
+            A number.
+        """
         precision = torch.as_tensor(self.precision, dtype=torch.float64).expand(size)
         total = precision.log().sum()
         if self.vectors is None or self.values is None:
@@ -69,7 +97,14 @@ class LayerPrior:
         return total.cpu() + extra
 
     def quadratic_form(self, matrix: Tensor) -> Tensor:  # (G, A) -> ()
-        """Return Σ_g w_gᵀ Q w_g over the rows of a weight matrix, in float64."""
+        """Return Σ_g w_gᵀ Q w_g over the rows of a weight matrix, in float64.
+
+        Args:
+            matrix: Weights (G, A).
+
+        Returns:
+            A number.
+        """
         weights = matrix.double()
         total = (weights.square() * torch.as_tensor(self.precision).to(weights)).sum()
         if self.vectors is not None and self.values is not None:
@@ -77,6 +112,15 @@ class LayerPrior:
         return total
 
     def dense(self, size: int, *, like: Tensor) -> Tensor:  # Q (A, A)
+        """Return Q itself; for tests and small layers.
+
+        Args:
+            size: The number of inputs A.
+            like: A tensor of the dtype and on the device that are wanted.
+
+        Returns:
+            A matrix (A, A).
+        """
         precision = torch.as_tensor(self.precision, dtype=like.dtype, device=like.device).expand(size)
         dense = precision.diag()
         if self.vectors is not None and self.values is not None:
@@ -86,7 +130,23 @@ class LayerPrior:
 
 
 class Prior(ABC):
-    """A Gaussian prior over all weights; immutable."""
+    """A Gaussian prior over all weights; immutable.
+
+    A prior of your own is a subclass with a `name`, `needs_inputs` and four methods: `layer`, `with_precision`,
+    `settings`, and `__init__`, which takes what `settings` returns.
+
+    Attributes:
+        name: Name in `infoform.priors.PRIORS` and in saved files.
+        needs_inputs: Whether `layer` needs the spectrum of the layer's inputs.
+        precision: τ, for all layers or by layer.
+        rank: Eigenpairs of a layer's inputs that it uses; None for as many as a fit keeps.
+
+    Example:
+        ```python
+        prior = infoform.Isotropic(2.0).with_precision(3.0)
+        assert prior.layer("head", num_data=100, inputs=None).precision == 3.0
+        ```
+    """
 
     name: ClassVar[str]
     needs_inputs: ClassVar[bool]  # whether `layer` needs the spectrum of the layer's inputs
@@ -96,18 +156,51 @@ class Prior(ABC):
 
     @abstractmethod
     def layer(self, name: str, *, num_data: float, inputs: InputSpectrum | None) -> LayerPrior:
-        """Return the prior of one layer."""
+        """Return the prior of one layer.
+
+        Args:
+            name: The layer's name.
+            num_data: N, the number of examples that the posterior stands for.
+            inputs: What the fit knows of the layer's inputs; None where `needs_inputs` is False.
+
+        Returns:
+            Its precision.
+        """
 
     @abstractmethod
     def with_precision(self, precision: Any) -> Self:
-        """Return the same prior with another τ."""
+        """Return the same prior with another τ.
+
+        Args:
+            precision: τ, or a mapping from layer names to their τ.
+
+        Returns:
+            A new object.
+        """
 
     def with_rank(self, rank: int) -> "Prior":
-        """Return the same prior with another number of eigenpairs of a layer's inputs."""
+        """Return the same prior with another number of eigenpairs of a layer's inputs.
+
+        Args:
+            rank: How many.
+
+        Returns:
+            A new object.
+
+        Raises:
+            ValueError: If the prior does not look at inputs.
+        """
         raise ValueError(f"the {self.name} prior has no rank, got {rank}; leave it out.")
 
     def planned_bytes(self, size: Dimensions) -> int:
-        """Return the bytes that it stores for a layer besides τ: a precision for each input, and leading eigenpairs."""
+        """Return the bytes that it stores for a layer besides τ.
+
+        Args:
+            size: The sizes of the layer.
+
+        Returns:
+            Bytes of a precision for each input and of the leading eigenpairs, where it looks at inputs.
+        """
         if not self.needs_inputs or size.input_rank is None:
             return 0
         pairs, item = min(size.input_rank, size.inputs), size.dtype.itemsize
@@ -115,9 +208,20 @@ class Prior(ABC):
         return item * (size.inputs + pairs) + vectors * pairs * size.inputs
 
     def tuned(self, *, by_evidence: bool) -> Self:
-        """Return the prior whose τ is to be found by evidence, or on held-out data."""
+        """Return the prior whose τ is to be found by evidence, or on validation data.
+
+        Args:
+            by_evidence: Which of the two.
+
+        Returns:
+            The prior that the search begins with.
+        """
         return self
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return what the constructor needs to make this object again, as JSON can hold it."""
+        """Return what the constructor needs to make this object again.
+
+        Returns:
+            Arguments by name, as JSON can hold them.
+        """

@@ -18,7 +18,9 @@ class Isotropic(Prior):
         ValueError: If τ is negative or not finite.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", prior=infoform.Isotropic(10.0))
+        ```python
+        laplace = infoform.Laplace(model, "classification", prior=infoform.Isotropic(10.0))
+        ```
     """
 
     name: ClassVar[str] = "isotropic"

@@ -1,4 +1,4 @@
-"""Tuning on held-out data: every pair (N, τ) of a search is scored by its predictions for the same batches."""
+"""Tuning on validation data: every pair (N, τ) of a search is scored by its predictions for the same batches."""
 
 import math
 import warnings
@@ -40,12 +40,12 @@ class ValidationData:
             else reduce(lambda digest, one: update_digest(one, digest), self.batches, 0)
         )
 
-    def scores(self, predictor: Predictor, how: PredictOptions, *, noise: float | None) -> dict[str, float]:
+    def scores(self, predictor: Predictor, options: PredictOptions, *, noise: float | None) -> dict[str, float]:
         """Return every objective; infinity where the predictions are not finite."""
         from infoform.metrics import evaluate
 
         prediction, targets = predict_all(
-            predictor, self.batches, how, noise=noise, sampler=self.sampler, gather=self.sampler is not None
+            predictor, self.batches, options, noise=noise, sampler=self.sampler, gather=self.sampler is not None
         )
         if targets is None:
             raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
@@ -55,9 +55,9 @@ class ValidationData:
 
 
 def search_on_validation(
-    held_out: ValidationData,
+    data: ValidationData,
     predictor: Callable[[float, float], Predictor],  # of a pair (N, τ)
-    how: PredictOptions,
+    options: PredictOptions,
     *,
     noise: float | None,
     objective: str,
@@ -76,13 +76,13 @@ def search_on_validation(
         trials=trials,
         num_data=num_data,
         prior_precision=prior_precision,
-        seed=how.seed,
+        seed=options.seed,
         path=path,
-        settings={**settings, "validation": held_out.checksum, **asdict(how)},
+        settings={**settings, "validation": data.checksum, **asdict(options)},
     )
     with progress_bar(progress) as bar:
         found = search.run(
-            lambda count, tau: held_out.scores(predictor(count, tau), how, noise=noise), bar("tune", trials)
+            lambda count, tau: data.scores(predictor(count, tau), options, noise=noise), bar("tune", trials)
         )
     best = best_trial(found, objective)
     if search.at_edge(best):

@@ -21,7 +21,20 @@ OBJECTIVES = ("nll", "ece", "brier")
 
 @dataclass(frozen=True)
 class Trial:
-    """One pair of a search and what it scored."""
+    """One pair of a search and what it scored.
+
+    Args:
+        num_data: N.
+        prior_precision: τ.
+        scores: By objective; the smaller the better.
+
+    Example:
+        ```python
+        laplace.tune(val_loader, trials=3, progress=False)
+        best = min(laplace.trials, key=lambda trial: trial.scores["nll"])
+        assert laplace.prior_precision == best.prior_precision
+        ```
+    """
 
     num_data: float
     prior_precision: float
@@ -167,7 +180,22 @@ def best_trial(trials: Iterable[Trial], objective: str) -> Trial:
 
 
 def draw_landscape(trials: Sequence[Trial], objective: str, path: str | os.PathLike[str]) -> None:
-    """Save a picture of the objective over (N, τ), as in the paper's supplement; crosses are not finite."""
+    """Save a picture of the objective over (N, τ), as in the paper's supplement; crosses are not finite.
+
+    Args:
+        trials: Trials of a search.
+        objective: The score that is drawn, such as "nll".
+        path: The file of the picture.
+
+    Raises:
+        ValueError: If no trial has a finite score.
+
+    Example:
+        ```python
+        laplace.tune(val_loader, method="random", trials=4, num_data=(10.0, 100.0), progress=False)
+        infoform.draw_landscape(laplace.trials, "nll", "landscape.png")
+        ```
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

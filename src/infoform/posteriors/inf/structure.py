@@ -35,12 +35,15 @@ class Inf(RankedStructure):
         core: "full" keeps what the kept pairs know of each other, "diagonal" (the paper's) nothing of it.
         storage: "float32", "bfloat16" or "uint8" for the diagonal; None for the dtype of the statistics.
         clip: Whether an additive correction below zero is set to zero.
+        preset: Name of the set of options that the object was made from; `get_structure` sets it.
 
     Raises:
         ValueError: If an option has a value that it cannot have.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Inf(rank=200, storage="bfloat16"))
+        ```python
+        laplace = infoform.Laplace(model, "classification", structure=infoform.Inf(rank=200, storage="bfloat16"))
+        ```
     """
 
     name: ClassVar[str] = "inf"
@@ -91,7 +94,7 @@ class Inf(RankedStructure):
         )
 
     def planned_bytes(self, size: Dimensions, *, layer: str) -> int:
-        """Return the most that the layer can take: every pair with columns of its own."""
+        # at most: every pair with columns of its own
         rank = self.planned_rank(size, layer=layer)
         rows, columns = min(rank, size.columns[0]), min(rank, size.columns[1])
         pairs = rows * columns if self.support == "grid" else rank
@@ -105,9 +108,17 @@ class Inf(RankedStructure):
         return likelihood.default_prior if not self.preset else "isotropic"  # the paper's forms keep the paper's prior
 
     def bytes_of(self, size: Dimensions, *, pairs: Count, rows: Count, columns: Count, coupled: Count) -> Count:
-        """Return the bytes with this many kept pairs that use so many columns of U_G (`rows`) and of U_A.
+        """Return the bytes of a layer's posterior with this many kept pairs.
 
-        `coupled` of them were measured together, for a full core.
+        Args:
+            size: The sizes of the layer.
+            pairs: Kept pairs.
+            rows: Columns of U_G that they use.
+            columns: Columns of U_A that they use.
+            coupled: How many of the pairs were measured together, for a full core.
+
+        Returns:
+            Bytes, without the prior's.
         """
         item = size.dtype.itemsize
         fixed = diagonal_bytes(size, self.storage)

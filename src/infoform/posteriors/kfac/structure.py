@@ -18,12 +18,15 @@ class Kfac(Structure):
 
     Args:
         damping: "factored" adds √τ to each factor (the paper's KFAC), "exact" adds τ to their product (its OKF).
+        preset: Name of the set of options that the object was made from; `get_structure` sets it.
 
     Raises:
         ValueError: If the damping is neither.
 
     Example:
-        >>> laplace = infoform.Laplace(model, "classification", structure=infoform.Kfac(damping="exact"))
+        ```python
+        laplace = infoform.Laplace(model, "classification", structure=infoform.Kfac(damping="exact"))
+        ```
     """
 
     name: ClassVar[str] = "kfac"

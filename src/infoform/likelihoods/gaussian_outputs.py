@@ -1,0 +1,56 @@
+"""Gaussian outputs of a network that is linear in its weights, and draws from them.
+
+f ~ N(mean, covariance)        one Gaussian for each of the N examples
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianOutputs:
+    """The outputs of N examples, each with a Gaussian distribution of its own.
+
+    Args:
+        mean: means, (N, C).
+        covariance: covariances, (N, C, C).
+        samples: number M of draws that `draw` makes.
+        seed: seed of those draws.
+
+    Example:
+        ```python
+        import torch
+        from infoform.likelihoods import GaussianOutputs
+        outputs = GaussianOutputs(torch.zeros(5, 2), torch.eye(2).expand(5, 2, 2), samples=10)
+        assert outputs.draw().shape == (10, 5, 2)
+        ```
+    """
+
+    mean: Tensor  # (N, C)
+    covariance: Tensor  # (N, C, C)
+    samples: int = 100
+    seed: int = 0
+
+    @property
+    def variance(self) -> Tensor:  # (N, C)
+        """Return the variance of every output."""
+        return self.covariance.diagonal(dim1=1, dim2=2)
+
+    def draw(self) -> Tensor:  # (M, N, C)
+        """Draw M times the outputs of all examples.
+
+        The examples share the random numbers, as they share sampled networks: equal inputs have equal predictions, in
+        any batch.
+
+        Returns:
+            The draws, (M, N, C); the same ones at every call.
+        """
+        values, vectors = torch.linalg.eigh(self.covariance.double())
+        root = ((vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT).to(self.mean.dtype)
+        generator = torch.Generator().manual_seed(self.seed)
+        shape = (self.samples, self.mean.shape[1])
+        noise = torch.randn(shape, generator=generator, dtype=torch.float32).to(self.mean)
+        drawn: Tensor = self.mean + torch.einsum("ncd,md->mnc", root, noise)
+        return drawn
