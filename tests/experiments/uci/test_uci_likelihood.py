@@ -6,7 +6,6 @@ import torch
 from torch.distributions import Normal
 from torch.testing import assert_close
 
-from infoform import get_structure
 from infoform.experiments import Result
 from infoform.experiments.uci.likelihood import (
     EXPERIMENT,
@@ -19,6 +18,7 @@ from infoform.experiments.uci.likelihood import (
 )
 from infoform.experiments.uci.likelihood_long import EXPERIMENT as LONG
 from infoform.experiments.uci.networks import split_of
+from infoform.posteriors import get_structure
 
 
 def test_log_likelihoods_are_those_of_a_normal() -> None:

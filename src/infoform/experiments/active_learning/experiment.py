@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 import infoform
-from infoform import Inf, Structure, get_structure
 from infoform.data.uci import load_uci
 from infoform.experiments.active_learning import page as active_learning_page
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import ShallowStack, StackedAdam
+from infoform.posteriors import Inf, Structure, get_structure
 from infoform.records.study_result import Result
 
 ARMS: Mapping[str, Structure | None] = {  # None chooses at random

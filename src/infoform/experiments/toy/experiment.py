@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import infoform
-from infoform import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.baselines import BBB, HMC
 from infoform.experiments.base import Experiment
 from infoform.experiments.toy import page as toy_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network, untrained
 from infoform.experiments.toy.published import NUM_DATA, PRECISIONS
+from infoform.posteriors import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 import infoform
-from infoform import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.experiments.base import Experiment
 from infoform.experiments.toy import rank_page as toy_rank_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network
+from infoform.posteriors import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.records.study_result import Result
 
 FIXED: Mapping[str, Structure] = {  # whatever the rank; KFAC without a prior is OKF

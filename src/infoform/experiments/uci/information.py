@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 import infoform
-from infoform import Structure, get_structure
 from infoform.data.uci import published_splits
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import information_page as uci_information_page
 from infoform.experiments.uci.networks import SETS, networks, predictions, split_of
 from infoform.experiments.uci.structures import STRUCTURES
+from infoform.posteriors import Structure, get_structure
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 

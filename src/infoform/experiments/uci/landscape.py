@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 import infoform
-from infoform import Structure
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import landscape_page as uci_landscape_page
 from infoform.experiments.uci.networks import SETS, networks, split_of
 from infoform.experiments.uci.structures import EXACT, STRUCTURES
+from infoform.posteriors import Structure
 from infoform.records.study_result import Result
 
 SHOWN: Mapping[str, Structure] = {

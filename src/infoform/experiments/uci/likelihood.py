@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 import infoform
-from infoform import Structure
 from infoform.data.uci import RegressionSet, RegressionSplit, published_splits
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import Training
@@ -30,6 +29,7 @@ from infoform.experiments.uci import likelihood_page as uci_likelihood_page
 from infoform.experiments.uci.information import digits
 from infoform.experiments.uci.networks import SETS, networks, predictions, prepared, variances
 from infoform.experiments.uci.structures import EXACT, STRUCTURES
+from infoform.posteriors import Structure
 from infoform.records.study_result import Result
 
 LARGE = ("kin8nm", "naval", "power", "protein")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from infoform import Diag, Full, Inf, Kfac, Structure, get_structure
+from infoform.posteriors import Diag, Full, Inf, Kfac, Structure, get_structure
 
 STRUCTURES: Mapping[str, Structure] = {  # ranks are shares of a layer's eigenvalues, as the paper gives them
     "diag": Diag(),
