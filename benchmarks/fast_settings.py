@@ -1,6 +1,7 @@
 """What the faster ways to fit cost in accuracy: half-precision passes, and a basis from a part of the examples.
 
-    python benchmarks/fast_settings.py      # writes benchmarks/results/fast_settings.json and docs/fast-settings.md
+    python -m benchmarks.fast_settings             # writes benchmarks/results/fast_settings.json
+    python -m benchmarks.fast_settings --page      # writes docs/fast-settings.md from it, runs nothing
 
 The demo's CNN on 400 digits, three seeds, all Fisher vectors (so that no random label differs), rank 100. Errors are
 those of the information matrix against the exact block of each layer in float32: |off(Î − I)| / |off(I)| and
@@ -8,22 +9,31 @@ those of the information matrix against the exact block of each layer in float32
 takes them if not told otherwise: what it costs to leave examples of little energy out of the bases.
 """
 
-import json
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
 import torch
+from benchmarks.common import (
+    command_line,
+    laplace_of,
+    read_results,
+    run_fold,
+    template,
+    versions,
+    write_page,
+    write_results,
+)
 from torch import Tensor, nn
 
-import infoform
 from infoform.demo.digits import DigitsSettings, load_digits_parts, train_classifier
+from infoform.pages.markdown import table
+from infoform.pages.numbers import span
 
-ROOT = Path(__file__).parent
-RESULTS, PAGE = ROOT / "results" / "fast_settings.json", ROOT.parent / "docs" / "fast-settings.md"
 SEEDS = (0, 1, 2)
+WHOLE = "as it is"
 WAYS: dict[str, dict[str, Any]] = {
-    "as it is": {},
+    WHOLE: {},
     'autocast="bfloat16"': {"autocast": "bfloat16"},
     'autocast="float16"': {"autocast": "float16"},
     "basis_data=0.5": {"basis_data": 0.5},
@@ -32,17 +42,17 @@ WAYS: dict[str, dict[str, Any]] = {
 
 FLOORS: dict[str, dict[str, Any]] = {
     "basis_floor=0": {"basis_floor": 0.0},
-    "as it is": {},
+    WHOLE: {},
     "basis_floor=0.5": {"basis_floor": 0.5},
 }
 
 
 def main() -> None:
-    rows = [row for seed in SEEDS for row in (*errors(seed), *errors_of_floors(seed))]
-    settings = {"seeds": SEEDS, "rank": 100, "digits": {"exact": 400, "mc": 1797}, "batch": 100}
-    versions = {"infoform": infoform.__version__, "torch": torch.__version__}
-    RESULTS.write_text(json.dumps({"settings": settings, "versions": versions, "rows": rows}, indent=1) + "\n")
-    PAGE.write_text(page(rows))
+    if not command_line(__doc__).parse_args().page:
+        rows = [row for seed in SEEDS for row in (*errors(seed), *errors_of_floors(seed))]
+        settings = {"seeds": SEEDS, "rank": 100, "digits": {"exact": 400, "mc": 1797}, "batch": 100}
+        write_results("fast_settings", {"settings": settings, "versions": versions(), "rows": rows})
+    write_page("fast-settings", page())
 
 
 def errors(seed: int) -> list[dict[str, Any]]:
@@ -64,10 +74,10 @@ def errors_of_floors(seed: int) -> list[dict[str, Any]]:
 def compare_ways(
     model: nn.Module, batches: list[Tensor], ways: dict[str, dict[str, Any]], *, seed: int, fisher: str
 ) -> list[dict[str, Any]]:
-    exact = infoform.Laplace(model, "classification", structure="full", fisher=fisher).fit(batches, progress=False)
+    exact = laplace_of(model, "classification", structure="full", fisher=fisher).fit(batches, progress=False)
     rows = []
     for way, options in ways.items():
-        laplace = infoform.Laplace(model, "classification", fisher=fisher, prior="isotropic", **options)
+        laplace = laplace_of(model, "classification", fisher=fisher, prior="isotropic", **options)
         laplace.fit(batches, progress=False)
         for name, layer in laplace.posterior(prior_precision=0.0, num_data=1.0).layers.items():
             block = exact.curvature[name].block
@@ -84,36 +94,46 @@ def compared(found: Tensor, block: Tensor) -> tuple[float, float]:
     return float((found - block)[off].norm() / block[off].norm()), diagonal
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "# What the faster ways to fit cost",
-        "Made by `python benchmarks/fast_settings.py`; do not edit. The demo's CNN on 400 digits, means over "
-        f"{len(SEEDS)} seeds, all Fisher vectors, rank 100. Each cell is the off-diagonal error of a layer's "
-        "information matrix against its exact block in float32, and in brackets that of the diagonal.",
-        "A basis from a quarter of 400 digits is one from 100: with more data a part tells more. `autocast` is for "
-        "processors that are fast in half precision; on one that is not, it is slower.",
-        table(rows, WAYS, fisher="exact"),
-        "The same network on all 1,797 digits, with one Monte Carlo sample an example: what "
-        "[leaving examples of little energy out of the bases](math.md#examples-that-matter) costs, as a fit does if "
-        "not told otherwise.",
-        table(rows, FLOORS, fisher="mc"),
-    ]
-    return "\n\n".join(lines) + "\n"
+def page() -> str:
+    """Return docs/fast-settings.md."""
+    found = read_results("fast_settings")
+    settings, rows = found["settings"], found["rows"]
+    exact = [row for row in rows if row["fisher"] == "exact"]
+    most = [[_shown(way, WAYS), f"{max(_means(exact, way)):.3f}"] for way in WAYS]
+    return template("fast_settings").fill(
+        whole_span=span(_means(exact, WHOLE), ".3f"),
+        most=table(["", "largest error of a layer"], most),
+        exact=_errors_table(exact, WAYS),
+        sampled=_errors_table([row for row in rows if row["fisher"] == "mc"], FLOORS),
+        few=f"{settings['digits']['exact']:,}",
+        many=f"{settings['digits']['mc']:,}",
+        seeds=len(settings["seeds"]),
+        rank=settings["rank"],
+        run=run_fold(settings, found["versions"]),
+    )
 
 
-def table(rows: list[dict[str, Any]], ways: dict[str, dict[str, Any]], *, fisher: str) -> str:
-    rows = [row for row in rows if row["fisher"] == fisher]
-    layers = list(dict.fromkeys(row["layer"] for row in rows))
-    lines = [f"| | {' | '.join(f'layer `{name}`' for name in layers)} |", f"|---|{'---:|' * len(layers)}"]
+def _errors_table(rows: Sequence[Mapping[str, Any]], ways: Mapping[str, Mapping[str, Any]]) -> str:
+    layers = _layers(rows)
+    lines = []
     for way in ways:
-        cells = []
-        for layer in layers:
-            own = [row for row in rows if row["way"] == way and row["layer"] == layer]
-            off, diagonal = (mean(row[key] for row in own) for key in ("off_diagonal", "diagonal"))
-            cells.append(f"{off:.3f} ({diagonal:.1e})")
-        shown = f"`{way}`" if ways[way] else way
-        lines.append(f"| {shown} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        off, diagonal = _means(rows, way), _means(rows, way, "diagonal")
+        cells = [f"{one:.3f} ({other:.1e})" for one, other in zip(off, diagonal, strict=True)]
+        lines.append([_shown(way, ways), *cells])
+    return table(["", *(f"layer `{name}`" for name in layers)], lines)
+
+
+def _means(rows: Sequence[Mapping[str, Any]], way: str, error: str = "off_diagonal") -> list[float]:
+    """Return the means over seeds of an error, by layer."""
+    return [mean(row[error] for row in rows if (row["way"], row["layer"]) == (way, layer)) for layer in _layers(rows)]
+
+
+def _layers(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["layer"] for row in rows))
+
+
+def _shown(way: str, ways: Mapping[str, Mapping[str, Any]]) -> str:
+    return f"`{way}`" if ways[way] else "with defaults"
 
 
 if __name__ == "__main__":

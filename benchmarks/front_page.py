@@ -49,6 +49,7 @@ def measured(root: Path = ROOT) -> str:
     mnist, cifar10 = (_pieces(root, name) for name in ("mnist", "cifar10"))
     rows = [
         _row("MNIST: digits set aside by mistake, to find 95 % of the letters", mnist, "fpr95", "{:.1%}"),
+        _row("MNIST: calibration error", mnist, "ece", "{:.1%}"),
         _row("MNIST: accuracy", mnist, "accuracy", "{:.1%}"),
         _row("CIFAR-10: calibration error", cifar10, "ece", "{:.1%}"),
         _row("CIFAR-10: accuracy", cifar10, "accuracy", "{:.1%}"),

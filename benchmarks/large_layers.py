@@ -12,14 +12,21 @@ and |P|² follows from P's own form. The error is |off(P − I)| / |off(I)|, in 
 Carlo sample an example) that the fit saw; a diagonal alone has 1.
 """
 
-import argparse
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.common import (
+    command_line,
+    laplace_of,
+    read_results,
+    run_fold,
+    template,
+    versions,
+    write_page,
+    write_results,
+)
 from benchmarks.speed.networks import lenet, perceptron
 from torch import Tensor, nn
 from torch.nn import functional
@@ -32,12 +39,13 @@ from infoform.data import mnist
 from infoform.likelihoods import get_likelihood
 from infoform.network.batches import read_batch
 from infoform.network.capture import Call, capturing
+from infoform.pages.markdown import table
+from infoform.pages.numbers import span
 from infoform.posteriors import InfPosterior
 
-ROOT = Path(__file__).parent
-RESULTS, PAGE = ROOT / "results" / "large_layers.json", ROOT.parent / "docs" / "large-layers.md"
 EXAMPLES = {"mlp": 10_000, "lenet": 5_000}
-TITLES = {"mlp": "MLP 784-1024-1024-10", "lenet": "the paper's LeNet"}
+TITLES = {"mlp": "MLP 784-1024-1024-10", "lenet": "The paper's LeNet"}
+COLUMNS = 64  # of a basis, by default
 WAYS: dict[str, dict[str, Any]] = {
     "inf": {},
     "inf, basis_floor=0": {"basis_floor": 0.0},
@@ -130,7 +138,7 @@ def exact_layers(model: nn.Module, laplace: infoform.Laplace, batches: Batches) 
 def layer_errors(model: nn.Module, batches: Batches, options: dict[str, Any], exact: dict[str, Exact] | None = None
                  ) -> tuple[dict[str, float], dict[str, Exact]]:  # fmt: skip
     """Return the off-diagonal errors of a fit by layer, and what they were compared with."""
-    laplace = infoform.Laplace(model, "classification", prior="isotropic", **options).fit(batches, progress=False)
+    laplace = laplace_of(model, "classification", prior="isotropic", **options).fit(batches, progress=False)
     exact = exact or exact_layers(model, laplace, batches)
     structure = options.get("structure", "inf")
     posterior = laplace.posterior(num_data=1.0, prior_precision=1e-12).layers
@@ -171,48 +179,58 @@ def measure(name: str, ways: Sequence[str]) -> dict[str, dict[str, float]]:
     return found
 
 
-def page(results: dict[str, Any]) -> str:
-    lines = [
-        "# How close large layers are",
-        "Made by `python -m benchmarks.large_layers`; do not edit. The off-diagonal error, Frobenius, of the "
-        "information matrix of linear layers with up to 3.2 million weights, whose exact matrices nobody could hold: "
-        "norms and products of them follow from Gram matrices of the examples. A diagonal alone has an error of 1. "
-        "Networks trained for an epoch on 20,000 digits of MNIST; rank 100 if not said otherwise, one Monte Carlo "
-        "sample an example, the fit's own.",
+def page() -> str:
+    """Return docs/large-layers.md."""
+    found = read_results("large_layers")
+    settings, errors = found["settings"], found["errors"]
+    layers = [layer for ways in errors.values() for layer in ways["inf"]]
+    text = template("large_layers")
+    tables = [
+        text.part("network").fill(
+            title=TITLES[name], examples=f"{settings['examples'][name]:,}", table=_errors_table(ways)
+        )
+        for name, ways in errors.items()
     ]
-    for name, ways in results["errors"].items():
-        layers = list(next(iter(ways.values())))
-        table = [f"| | {' | '.join(f'layer {one}' for one in layers)} |", f"|---|{'---:|' * len(layers)}"]
-        table += [
-            f"| `{way.replace(', ', '`, ', 1)}{'' if ', ' in way else '`'} | {' | '.join(f'{ways[way][one]:.3f}' for one in layers)} |"  # noqa: E501
-            for way in ways
-        ]
-        lines += [f"## {TITLES[name]}, {results['settings']['examples'][name]:,} examples", "\n".join(table)]
-    lines.append(
-        "A posterior is that of all training data, so a basis from a part of them is compared with all of them: "
-        "sampled labels that the network holds unlikely have by far the largest gradients, and a part of the data "
-        "misses most of them. `basis_floor`, .1 if not given, leaves out the others, which carry next to no "
-        "information; 0 takes all. `inf`'s defaults keep 64 columns of each basis, and look at one "
-        "example in eight for what they leave out; whole bases cost a full eigendecomposition of each layer."
+    return text.fill(
+        largest=f"{max(_weights(layer) for layer in layers) / 1e6:.1f} million",
+        inf_span=span([error for ways in errors.values() for error in ways["inf"].values()]),
+        kfac_span=span([error for ways in errors.values() for error in ways["kfac"].values()]),
+        tables="\n\n".join(tables),
+        columns=COLUMNS,
+        trained=f"{settings['trained']:,}",
+        rank=settings["rank"],
+        run=run_fold({key: value for key, value in settings.items() if key != "ways"}, found["versions"]),
     )
-    return "\n\n".join(lines) + "\n"
+
+
+def _errors_table(ways: dict[str, dict[str, float]]) -> str:
+    layers = list(next(iter(ways.values())))
+    lines = []
+    for way, errors in ways.items():
+        structure, *option = way.split(", ")
+        lines.append([", ".join([f"`{structure}`", *option]), *(f"{errors[layer]:.3f}" for layer in layers)])
+    return table(["", *(f"layer {layer}" for layer in layers)], lines)
+
+
+def _weights(layer: str) -> int:
+    """Return the weights of a layer from its key, `NAME G × A`."""
+    _, outputs, _, inputs = layer.split()
+    return int(outputs) * int(inputs)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="write the page and run nothing")
+    parser = command_line(__doc__)
     parser.add_argument("--ways", nargs="+", choices=WAYS, help="measure these alone, and keep the others' numbers")
     asked = parser.parse_args()
     if not asked.page:
-        before = json.loads(RESULTS.read_text())["errors"] if asked.ways else {}
+        before = read_results("large_layers")["errors"] if asked.ways else {}
         errors = {}
         for name in MODELS:
             found = before.get(name, {}) | measure(name, asked.ways or list(WAYS))
             errors[name] = {way: found[way] for way in WAYS if way in found}
         settings = {"examples": EXAMPLES, "rank": 100, "trained": 20_000, "seed": 0, "ways": WAYS}
-        versions = {"infoform": infoform.__version__, "torch": torch.__version__}
-        RESULTS.write_text(json.dumps({"settings": settings, "versions": versions, "errors": errors}, indent=1) + "\n")
-    PAGE.write_text(page(json.loads(RESULTS.read_text())))
+        write_results("large_layers", {"settings": settings, "versions": versions(), "errors": errors})
+    write_page("large-layers", page())
 
 
 if __name__ == "__main__":

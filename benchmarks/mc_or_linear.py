@@ -1,8 +1,8 @@
 """Why do networks with sampled weights (mc) tell unknown inputs apart otherwise than the linearised one (linear-mc)?
 
-    python benchmarks/mc_or_linear.py            # digits and MNIST; writes benchmarks/results/mc_or_linear.json
-    python benchmarks/mc_or_linear.py digits     # one of them; the other's results are kept
-    python benchmarks/mc_or_linear.py --page     # writes docs/mc-or-linear.md from it, runs nothing
+    python -m benchmarks.mc_or_linear            # digits and MNIST; writes benchmarks/results/mc_or_linear.json
+    python -m benchmarks.mc_or_linear digits     # one of them; the other's results are kept
+    python -m benchmarks.mc_or_linear --page     # writes docs/mc-or-linear.md from it, runs nothing
 
 MNIST and notMNIST are read from the folder INFOFORM_DATA. A network of ReLUs and max-pooling with its gates held as
 the trained weights set them (which unit is on, which pixel wins) is a product of its layers. With δ_l the deviation of
@@ -16,40 +16,33 @@ layer l, that gives four networks from the same draws, each with or without two 
 independent δ_l and uncorrelated with the linear ones. So whatever moves the mean of mc is due to gates.
 """
 
-import json
 import math
-import platform
-import resource
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
-from command_line import read_arguments
-from held_gates import Flips, Trace, displaced, forward, record, tangent
-from predictives import Task, batches
-from predictives import digits as digits_tasks
-from small_lenet import mnist as mnist_tasks
+from benchmarks.common import command_line, laplace_of, read_results, rounded, versions, write_page, write_results
+from benchmarks.held_gates import Flips, Trace, displaced, forward, record, tangent
+from benchmarks.mc_or_linear_page import GAUSSIAN_DRAWS, MORE, page
+from benchmarks.predictives import Task, batches
+from benchmarks.predictives import digits as digits_tasks
+from benchmarks.small_lenet import mnist as mnist_tasks
 from torch import Tensor, nn
 from torch.nn import functional
 
 import infoform
+from infoform.common.provenance import peak_memory
 from infoform.likelihoods import GaussianOutputs
 from infoform.metrics import ood
 from infoform.network.batches import read_inputs
 from infoform.predicting.predictor import Predictor
 
-RESULTS = Path(__file__).parent / "results" / "mc_or_linear.json"
-PAGE = Path(__file__).parent.parent / "docs" / "mc-or-linear.md"
 CHUNK = 500  # inputs at a time
 WIDER = 10**0.5  # a closer look is taken where mc's NLL is least, and with a prior precision smaller by this
-MORE = 3  # times as many weight samples, once, to see what more of them do
-GAUSSIAN_DRAWS = 200  # of logits, where their mean and covariance are known
 
 
 @dataclass(frozen=True)
@@ -298,7 +291,7 @@ def run(task: Task, settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield a row for every structure, prior and prior precision, then those of single layers."""
     sizes = {"prior_rank": settings.prior_rank, "basis_size": settings.basis_size}
     prior = infoform.Activation(strength=1.0)
-    laplace = infoform.Laplace(task.model, "classification", structure="inf", prior=prior, **sizes)
+    laplace = laplace_of(task.model, "classification", structure="inf", prior=prior, **sizes)
     laplace.fit(batches(task.train), progress=False)
     assert task.unknown is not None
     inputs = {"known": task.test[0][: settings.known], "unknown": task.unknown[: settings.unknown]}
@@ -337,13 +330,13 @@ def each_input(traces: list[Trace]) -> list[Tensor]:
 
 
 def main() -> None:
-    options = read_arguments(__doc__, TASKS)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    parser = command_line(__doc__)
+    parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], metavar="TASK", help=f"any of {', '.join(TASKS)}")
+    options = parser.parse_args()
     if options.page:
-        from mc_or_linear_page import write_page
-
-        write_page(results, PAGE)
+        write_page("mc-or-linear", page())
         return
+    results = read_results("mc_or_linear", empty={})
     used = versions()
     for name in options.tasks or TASKS:
         begun, busy, rows = time.perf_counter(), time.process_time(), []
@@ -358,31 +351,16 @@ def main() -> None:
             "threads": torch.get_num_threads(),
             "seconds": round(time.perf_counter() - begun),
             "seconds_of_processor": round(time.process_time() - busy),
-            "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "peak_megabytes": (peak_memory() or 0) // 2**20,
             "rows": rows,
         }
-        RESULTS.write_text(json.dumps(rounded(results), indent=1) + "\n")
+        write_results("mc_or_linear", rounded(results))
 
 
 def report(row: dict[str, Any], seconds: float) -> None:
     choice = [row[key] for key in ("task", "seed", "structure", "prior", "prior_precision", "width") if key in row]
     shown = {kind: f"{it['nll']:.4f} {it['auroc']:.4f}" for kind, it in row.get("kinds", {}).items()}
     print(round(seconds), *choice, shown, flush=True)
-
-
-def versions() -> dict[str, str]:
-    head = subprocess.run(("git", "rev-parse", "HEAD"), cwd=RESULTS.parent, capture_output=True, text=True, check=True)
-    found = {"infoform": infoform.__version__, "commit": head.stdout.strip()}
-    return found | {"torch": torch.__version__, "python": platform.python_version()}
-
-
-def rounded(value: Any) -> Any:
-    """Keep five figures: more are not reproducible, and make the file unreadable."""
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Peak memory of fits within a budget, each measured in a process of its own, beside what was promised.
 
     python -m benchmarks.memory            # writes benchmarks/results/memory.json and docs/memory.md, in minutes
-    python -m benchmarks.memory --page     # the page alone
+    python -m benchmarks.memory --page     # writes the page alone
 
 A peak is the high-water mark of resident memory above model and data (see speed/memory.py: the C library gives freed
 memory back at once). A checksum over all that was measured tells whether it is that of the fit without a budget.
@@ -18,24 +18,21 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 from torch import nn
 
 import infoform
 from infoform.common.bytes import read_bytes
 from infoform.curvature.curvature import pack_curvature
 
-from .memory_page import write_page
+from .common import ROOT, command_line, environment, read_results, write_page, write_results
+from .memory_page import page
 from .speed.memory import AT_ONCE, resident, start
 from .speed.networks import Batches, Network, from_pytorchcv
-from .speed.results import environment
 from .transformer_plan import plan_transformer
-
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "memory.json"
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,11 @@ CASES = [
 def measure(case: Case) -> dict[str, Any]:
     """Run one fit in this process, and return its peak and what was planned."""
     model, batches = case.build()
-    laplace = infoform.Laplace(model, "classification", structure=case.structure, chunk=case.chunk)
+    laplace = laplace_of(model, "classification", structure=case.structure, chunk=case.chunk)
     example = next(iter(batches))[0]
     planned = infoform.plan(laplace, example=example, max_memory=case.max_memory, offload=case.offload)
     small = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 3))  # what libraries load is not counted
-    infoform.Laplace(small, "classification", rank=3).fit([torch.randn(4, 3, 4, 4)], progress=False)
+    laplace_of(small, "classification", rank=3).fit([torch.randn(4, 3, 4, 4)], progress=False)
     with tempfile.TemporaryDirectory(dir=ROOT / "out") as folder:
         start()
         before, begun = resident("VmRSS"), time.perf_counter()
@@ -99,16 +96,15 @@ def measure(case: Case) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("--page", action="store_true", help="write the page from the results and run nothing")
+    parser = command_line(__doc__)
     parser.add_argument("--missing", action="store_true", help="measure only what the results do not hold yet")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one is not None:
         print(json.dumps(measure(Case(**json.loads(asked.one)))))
         return
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() and (asked.missing or asked.page) else {"fits": []}
     if not asked.page:
+        found = read_results("memory", empty={"fits": []}) if asked.missing else {"fits": []}
         found["environment"] = environment()
         if "transformer" not in found:
             found["transformer"] = plan_transformer()
@@ -116,10 +112,8 @@ def main() -> None:
         for case in CASES:
             if asdict(case) not in known:
                 found["fits"].append(_in_child(case))
-                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    order = [asdict(case) for case in CASES]
-    found["fits"].sort(key=lambda row: order.index({name: row[name] for name in order[0]}))
-    write_page(found, ROOT / "docs" / "memory.md")
+                write_results("memory", found)
+    write_page("memory", page())
 
 
 def _in_child(case: Case) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """Which structure, prior, predictive kind and way of tuning is best? Digits and UCI, side by side.
 
-    python benchmarks/predictives.py digits uci      # resumes; writes benchmarks/results/predictives.json
-    python benchmarks/predictives.py --page                # writes docs/predictives.md from it, runs nothing
+    python -m benchmarks.predictives digits uci      # resumes; writes benchmarks/results/predictives.json
+    python -m benchmarks.predictives --page          # writes docs/predictives.md from it, runs nothing
 
 UCI is read from the folder INFOFORM_DATA. A row is one choice of all four on one trained network: NLL, ECE and, where
 there is unknown data (pixel-shuffled digits), AUROC of the predictive entropy. Whatever is not said in a row's choice
 or in its task's settings is the library's default; `linear` has the default link. MNIST: `infoform reproduce mnist`.
 """
 
-import json
 import math
 import os
 import time
@@ -21,7 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from command_line import read_arguments
+from benchmarks.common import command_line, laplace_of, read_results, versions, write_page, write_results
+from benchmarks.predictives_page import page
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -29,8 +29,6 @@ import infoform
 from infoform.demo.digits import DigitsSettings, load_digits_parts, train_classifier
 from infoform.metrics import evaluate, ood
 
-RESULTS = Path(__file__).parent / "results" / "predictives.json"
-PAGE = Path(__file__).parent.parent / "docs" / "predictives.md"
 STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
 PRIORS = ("isotropic", "activation")
 TUNING = ("validation", "evidence")
@@ -112,7 +110,7 @@ TASKS = {"digits": digits, "uci": uci}
 def run(task: Task, results: dict[str, Any]) -> None:
     """Add the rows that are missing, and save after each."""
     results["tasks"][task.name] = task.settings
-    laplace = infoform.Laplace(task.model, task.likelihood, statistics="all", block_limit=1)
+    laplace = laplace_of(task.model, task.likelihood, statistics="all", block_limit=1)
     laplace.fit(batches(task.train), progress=False)
     base = {"task": task.name, "seed": task.seed}
     add(results, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
@@ -174,26 +172,21 @@ def add(results: dict[str, Any], choice: dict[str, Any], measure: Callable[[], d
     begun = time.perf_counter()
     row = {"choice": choice, **measure(), "seconds": round(time.perf_counter() - begun, 2)}
     results["rows"].append(row)
-    results["versions"] = {"infoform": infoform.__version__, "torch": torch.__version__}
-    RESULTS.write_text(json.dumps(results, indent=1))
+    results["versions"] = versions()
+    write_results("predictives", results)
     print(choice, {name: round(row[name], 4) for name in ("nll", "ece", "auroc") if name in row}, flush=True)
 
 
-def read() -> dict[str, Any]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"tasks": {}, "rows": []}
-
-
 def main() -> None:
-    options = read_arguments(__doc__, TASKS)
-    if options.page:
-        from predictives_page import write_page
-
-        write_page(read(), PAGE)
-        return
-    results = read()
+    parser = command_line(__doc__)
+    parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], metavar="TASK", help=f"any of {', '.join(TASKS)}")
+    options = parser.parse_args()
+    results = read_results("predictives", empty={"tasks": {}, "rows": []})
     for name in options.tasks:
         for task in TASKS[name]():
             run(task, results)
+    if options.page:
+        write_page("predictives", page())
 
 
 if __name__ == "__main__":

@@ -6,16 +6,22 @@ over fewer networks than the task's others says so and cannot be the best.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
+
+from benchmarks.common import read_results, run_fold, template
+
+from infoform.pages.markdown import table
+from infoform.pages.numbers import count_of
+from infoform.pages.template import PageTemplate
 
 KINDS = ("linear", "mc", "linear-mc")
 TUNING = ("evidence", "evidence, noise too", "validation")
 EVIDENCE_RANGE = (1e-6, 1e6)
+RANK, PRIOR_RANK, STRENGTH = 100, 16, 30  # the library's defaults when the rows were measured
 CHOICES = ("task", "seed", "structure", "prior", "kind", "tuning")
 Row = dict[str, Any]
 
@@ -55,22 +61,59 @@ NLL = Measure("nll", "NLL", True)
 ECE = Measure("ece", "ECE", True)
 AUROC = Measure("auroc", "AUROC of the entropy", False)
 MEASURES = (NLL, ECE, AUROC)
+GROUPS = ("digits", "uci")
+VALIDATION, EVIDENCE = {"tuning": "validation"}, {"tuning": "evidence"}
+COMPARED: dict[str, tuple[str, str, str, Mapping[str, str]]] = {  # which choice, its first, its second value, of rows
+    "evidence": ("tuning", "evidence", "validation", {}),
+    "evidence, noise too": ("tuning", "evidence, noise too", "validation", {}),
+    "`mc`, by validation": ("kind", "mc", "linear", VALIDATION),
+    "`mc`, by evidence": ("kind", "mc", "linear", EVIDENCE),
+    "`linear-mc`, by validation": ("kind", "linear-mc", "linear", VALIDATION),
+    "`linear-mc`, by evidence": ("kind", "linear-mc", "linear", EVIDENCE),
+    "activation prior, by validation": ("prior", "activation", "isotropic", VALIDATION),
+    "activation prior, by evidence": ("prior", "activation", "isotropic", EVIDENCE),
+}
 
 
-def write_page(results: Mapping[str, Any], path: str | Path) -> None:
-    """Write the page for these results, finished or not."""
-    rows = results["rows"]
+def page() -> str:
+    """Return docs/predictives.md for the results, finished or not."""
+    results = read_results("predictives")
+    rows, text = results["rows"], template("predictives")
     abouts = {task: About(**settings) for task, settings in results["tasks"].items()}
-    parts = [_head(rows, abouts), "## What the rows say", _tuning_said(rows), _kinds_said(rows), _priors_said(rows)]
-    for task in dict.fromkeys(row["choice"]["task"] for row in rows):
-        own = [row for row in rows if row["choice"]["task"] == task]
-        parts.append(f"## {task}\n\n{_about(abouts[task], own)}")
-        present = (one for one in MEASURES if any(one.key in row for row in own))
-        parts += [f"**{one.name}**, {one.better} is better\n\n{table(own, one)}" for one in present]
-    Path(path).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    expected = sum(about.expected for about in abouts.values())
+    pairs = {name: _pairs(rows, *choice) for name, choice in COMPARED.items()}
+    tasks = [_task(text, task, abouts[task], rows) for task in dict.fromkeys(row["choice"]["task"] for row in rows)]
+    low, high = EVIDENCE_RANGE
+    return text.fill(
+        state=None if len(rows) >= expected else f"**The run is not finished: {len(rows)} of {expected} rows.**",
+        evidence_digits=_better(_of_group(pairs["evidence"], "digits"), NLL),
+        evidence_uci=_better(_of_group(pairs["evidence"], "uci"), NLL),
+        prior_auroc=_better(pairs["activation prior, by validation"], AUROC),
+        mc_digits=_better(_of_group(pairs["`mc`, by validation"], "digits"), NLL),
+        mc_uci=_better(_of_group(pairs["`mc`, by validation"], "uci"), NLL),
+        summary=_summary(pairs),
+        by_kind=_by_kind(rows),
+        by_structure=_by_structure(rows),
+        tasks="\n\n".join(tasks),
+        least_tau=f"{low:g}",
+        most_tau=f"{high:g}",
+        rank=RANK,
+        prior_rank=PRIOR_RANK,
+        strength=STRENGTH,
+        run=run_fold({"rows": len(rows)}, results["versions"]),
+    )
 
 
-def table(rows: Sequence[Row], measure: Measure) -> str:
+def _task(text: PageTemplate, task: str, about: About, rows: Sequence[Row]) -> str:
+    own = [row for row in rows if row["choice"]["task"] == task]
+    present = [one for one in MEASURES if any(one.key in row for row in own)]
+    tables = [
+        text.part("measure").fill(name=one.name, better=one.better, table=scores_table(own, one)) for one in present
+    ]
+    return text.part("task").fill(name=task, about=_about(about, own), tables="\n\n".join(tables))
+
+
+def scores_table(rows: Sequence[Row], measure: Measure) -> str:
     """Return structure × prior by kind × tuning for the rows of one task."""
     cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for row in rows:
@@ -94,38 +137,16 @@ def table(rows: Sequence[Row], measure: Measure) -> str:
 
     columns = [column for column in product(KINDS, TUNING) if any(key[2:] == column for key in cells)]
     heads = ["structure", "prior", *(f"{kind}, {tuning}" for kind, tuning in columns)]
-    lines = [heads, ["---"] * 2 + ["---:"] * len(columns)]
-    lines.append(["plain network", "", *[cell(("plain",))] * len(columns)])
+    lines = [["plain network", "", *[cell(("plain",))] * len(columns)]]
     for structure, prior in dict.fromkeys(key[:2] for key in cells if len(key) > 1):
         lines.append([structure, prior, *(cell((structure, prior, *column)) for column in columns)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(heads, lines, words=2)
 
 
 def show(value: float) -> str:
     if not math.isfinite(value):
         return "∞"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.2e}"
-
-
-def _head(rows: Sequence[Row], abouts: Mapping[str, About]) -> str:
-    expected = sum(about.expected for about in abouts.values())
-    state = "" if len(rows) >= expected else f" **The run is not finished: {len(rows)} of {expected} rows.**"
-    return (
-        "# Structure, prior, kind and tuning, side by side\n\n"
-        "Generated by `python benchmarks/predictives.py --page` from `benchmarks/results/predictives.json`; do not "
-        f"edit.{state}\n\n"
-        "A row is one choice of all four on one trained network. *Validation*: the τ of the smallest NLL of "
-        "validation data on a grid, for each kind by itself. *Evidence*: the τ of the largest evidence between "
-        f"{EVIDENCE_RANGE[0]:g} and {EVIDENCE_RANGE[1]:g}, as `tune()` finds it; the noise of a regression stays as "
-        'fitted to the residuals, but under *evidence, noise too* (`tune(noise="evidence")`). N is '
-        "the number of training examples, `inf` and "
-        "`inf-paper` have rank 100, the activation prior has 16 shared eigenpairs and its default strength (30, and 1 "
-        "where τ is by evidence), `linear` samples its Gaussian "
-        'logits (`link="mc"`, the default). UCI targets are standardised, and their NLL is of that scale. Cells are '
-        "mean ± standard deviation over networks (seeds or splits), the best mean of a table in bold; *(of n)* marks a "
-        "mean over fewer networks than the others. Differences smaller than the deviation tell nothing, and a small "
-        "ECE tells little beside a large NLL: a network that guesses, and says so, is calibrated."
-    )
 
 
 def _about(about: About, rows: Sequence[Row]) -> str:
@@ -157,93 +178,73 @@ def paired(rows: Iterable[Row], name: str, first: str, second: str) -> list[Pair
     return [(both[first], both[second]) for both in known.values() if first in both and second in both]
 
 
-def compared(pairs: Sequence[Pair], measure: Measure) -> str | None:
-    """Say how often the first of two is better, and by how much it differs; None where nothing can be said."""
-    values = [(a[measure.key], b[measure.key]) for a, b in pairs if measure.key in a and measure.key in b]
-    if not values:
-        return None
+def _pairs(rows: Iterable[Row], name: str, first: str, second: str, wanted: Mapping[str, str]) -> list[Pair]:
+    return paired(_where(rows, **wanted), name, first, second)
+
+
+def _of_group(pairs: Iterable[Pair], group: str) -> list[Pair]:
+    """Return the pairs of the tasks of one group: digits, or all of UCI."""
+    return [pair for pair in pairs if pair[0]["choice"]["task"].split("-")[0] == group]
+
+
+def _values(pairs: Iterable[Pair], measure: Measure) -> list[tuple[float, float]]:
+    return [(a[measure.key], b[measure.key]) for a, b in pairs if measure.key in a and measure.key in b]
+
+
+def _better(pairs: Iterable[Pair], measure: Measure) -> str:
+    """Say how often the first of two is better."""
     sign = 1 if measure.smaller else -1
-    better = sum(sign * a < sign * b for a, b in values)
+    return count_of(sign * a < sign * b for a, b in _values(pairs, measure))
+
+
+def _difference(pairs: Iterable[Pair], measure: Measure) -> str:
+    """Say how often the first of two is better, and by how much it differs; nothing where it was not measured."""
+    values = _values(pairs, measure)
     finite = [a - b for a, b in values if math.isfinite(a) and math.isfinite(b)]
-    middle = f", median difference {median(finite):+.3f}" if finite else ""
-    return f"{measure.name} better in {better} of {len(values)}{middle}"
+    if not values:
+        return ""
+    return _better(pairs, measure) + (f", {median(finite):+.3f}" if finite else "")
 
 
-def _by_task(rows: Sequence[Row], say: Callable[[Sequence[Row]], str | None]) -> str:
-    """Say it for digits and all of UCI, in one sentence each."""
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["choice"]["task"].split("-")[0]].append(row)
-    said = {group: say(own) for group, own in groups.items()}
-    sentences = [f"On {group}: {text}." for group, text in said.items() if text]
-    return " ".join(sentences) or "There are no rows to compare yet."
+def _summary(compared: Mapping[str, Sequence[Pair]]) -> str:
+    """Return a line for every comparison and group of tasks."""
+    lines = []
+    for name, pairs in compared.items():
+        _, _, second, _ = COMPARED[name]
+        for group in dict.fromkeys(pair[0]["choice"]["task"].split("-")[0] for pair in pairs):
+            own = _of_group(pairs, group)
+            lines.append([name, second, group, *(_difference(own, measure) for measure in MEASURES)])
+    return table(["choice", "against", "task", *(measure.name for measure in MEASURES)], lines, words=3)
 
 
-def _all_measures(pairs: Sequence[Pair]) -> str | None:
-    return "; ".join(filter(None, (compared(pairs, one) for one in MEASURES))) or None
-
-
-def _tuning_said(rows: Sequence[Row]) -> str:
-    def by_kind(own: Sequence[Row]) -> str | None:
-        texts = []
+def _by_kind(rows: Sequence[Row]) -> str:
+    lines = []
+    for group in GROUPS:
         for kind in KINDS:
-            text = compared(paired(_where(own, kind=kind), "tuning", "evidence", "validation"), NLL)
-            texts.append(f"`{kind}` {text}" if text else None)
-        return "; ".join(filter(None, texts)) or None
+            own = _of_group(paired(_where(rows, kind=kind), "tuning", "evidence", "validation"), group)
+            if own:
+                lines.append([group, f"`{kind}`", _difference(own, NLL)])
+    return table(["task", "kind", "NLL by evidence, against validation"], lines, words=2)
 
-    def by_structure(own: Sequence[Row]) -> str | None:
+
+def _by_structure(rows: Sequence[Row]) -> str:
+    """Say for which structure and prior evidence adds least and most to the NLL."""
+    texts = []
+    for group in GROUPS:
         excess = {}
-        for structure, prior in dict.fromkeys((row["choice"]["structure"], row["choice"].get("prior")) for row in own):
-            pairs = paired(_where(own, structure=structure, prior=prior), "tuning", "evidence", "validation")
-            gaps = [a["nll"] - b["nll"] for a, b in pairs if math.isfinite(a["nll"]) and math.isfinite(b["nll"])]
+        for structure, prior in dict.fromkeys((row["choice"]["structure"], row["choice"].get("prior")) for row in rows):
+            pairs = paired(_where(rows, structure=structure, prior=prior), "tuning", "evidence", "validation")
+            gaps = [a - b for a, b in _values(_of_group(pairs, group), NLL) if math.isfinite(a) and math.isfinite(b)]
             if gaps:
                 excess[f"`{structure}` with the {prior} prior"] = median(gaps)
-        if not excess:
-            return None
-        least, most = min(excess, key=excess.__getitem__), max(excess, key=excess.__getitem__)
-        return f"least for {least} (median {excess[least]:+.3f}), most for {most} ({excess[most]:+.3f})"
-
-    return (
-        "**Evidence against validation**, same network, structure, prior and kind. "
-        + _by_task(rows, lambda own: _all_measures(paired(own, "tuning", "evidence", "validation")))
-        + " Evidence by kind. "
-        + _by_task(rows, by_kind)
-        + " What evidence adds to the NLL, by structure and prior. "
-        + _by_task(rows, by_structure)
-        + " With the noise by evidence too. "
-        + _by_task(rows, lambda own: _all_measures(paired(own, "tuning", TUNING[1], "validation")))
-        + " Validation picks τ by NLL, which favours it there; ECE and AUROC it does not see."
-    )
+        if excess:
+            least, most = min(excess, key=excess.__getitem__), max(excess, key=excess.__getitem__)
+            texts.append(
+                f"On {group}, evidence adds least for {least} (median {excess[least]:+.3f}) and most for {most} "
+                f"({excess[most]:+.3f})."
+            )
+    return " ".join(texts)
 
 
-def _kinds_said(rows: Sequence[Row]) -> str:
-    def against_linear(own: Sequence[Row]) -> str | None:
-        texts = []
-        for kind in KINDS[1:]:
-            text = _all_measures(paired(own, "kind", kind, "linear"))
-            texts.append(f"`{kind}` {text}" if text else None)
-        return ". ".join(filter(None, texts)) or None
-
-    return (
-        "**Kinds against `linear`**, same network, structure and prior. Tuned by validation. "
-        + _by_task(_where(rows, tuning="validation"), against_linear)
-        + " Tuned by evidence. "
-        + _by_task(_where(rows, tuning="evidence"), against_linear)
-    )
-
-
-def _priors_said(rows: Sequence[Row]) -> str:
-    def against_isotropic(own: Sequence[Row]) -> str | None:
-        return _all_measures(paired(own, "prior", "activation", "isotropic"))
-
-    return (
-        "**The activation prior against the isotropic one**, same network, structure and kind. Tuned by validation. "
-        + _by_task(_where(rows, tuning="validation"), against_isotropic)
-        + " Tuned by evidence. "
-        + _by_task(_where(rows, tuning="evidence"), against_isotropic)
-        + " Choices on one network are not independent of each other, so these counts are no test of significance."
-    )
-
-
-def _where(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+def _where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row["choice"].get(name) == value for name, value in wanted.items())]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from predictives import Task
-from torch import Tensor, nn
+from benchmarks.predictives import Task
+from benchmarks.speed.networks import lenet
+from torch import Tensor
 from torch.nn import functional
 
 
@@ -28,11 +29,7 @@ def mnist() -> Iterator[Task]:
     letters = torch.tensor(np.load(root / "notmnist" / "notMNIST_small.npz")["images"])
     unknown = scaled(letters[torch.randperm(len(letters), generator=torch.Generator().manual_seed(0))[:500]])
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 10),
-    )  # fmt: skip
+    model = lenet(32, 64, 1024)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     for _ in range(10):  # long enough to be over-confident
         for part in torch.randperm(10_000).split(100):

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -47,7 +48,8 @@ class Block(nn.Module):
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
         y = self.second_norm(x)
-        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
+        moved: Tensor = self.down(functional.silu(self.gate(y)) * self.up(y))
+        return x + moved
 
 
 class Transformer(nn.Module):
@@ -60,7 +62,8 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:  # (N, S) -> (N, C)
-        return self.head(self.norm(self.blocks(self.embed(tokens))[:, -1]))
+        logits: Tensor = self.head(self.norm(self.blocks(self.embed(tokens))[:, -1]))
+        return logits
 
 
 def plan_transformer() -> dict[str, Any]:
@@ -82,7 +85,7 @@ def _row(model: nn.Module, name: str, options: dict[str, Any], weights: int) -> 
     row: dict[str, Any] = {"structure": name, "fits": []}
     for tokens in TOKENS:
         example = torch.zeros(1, tokens, dtype=torch.long, device="meta")
-        whole = infoform.plan(model, example=example, **options)
+        whole = infoform.plan(laplace_of(model, "classification", **options), example=example)
         row |= {
             "weights": sum(layer.shape[0] * layer.shape[1] for layer in whole.layers),
             "posterior_bytes": whole.total_bytes,
@@ -93,7 +96,9 @@ def _row(model: nn.Module, name: str, options: dict[str, Any], weights: int) -> 
             left = size * 10**9 - weights
             told: dict[str, Any] = {"tokens": tokens, "gpu": size}
             try:
-                parted = infoform.plan(model, example=example, max_memory=left, offload=True, **options)
+                parted = infoform.plan(
+                    laplace_of(model, "classification", **options), example=example, max_memory=left, offload=True
+                )
                 told |= {"groups": max(1, len(parted.groups)), "peak_bytes": parted.peak_bytes, "cost": parted.cost}
             except ValueError as error:
                 told["refused"] = str(error)

@@ -1,6 +1,8 @@
-"""Label what tells most: rounds of training, asking for twenty labels, and training again; beside random choice.
+"""Label the examples that teach most: train, ask for twenty labels, train again; compared with random choice.
 
-python examples/active_learning.py
+    python examples/active_learning.py
+
+It prints the accuracy after each round, first with labels chosen at random, then with labels chosen by infoform.
 """
 
 import torch
@@ -18,6 +20,7 @@ pool, test = order[:1000], order[1000:]
 
 
 def train(chosen: Tensor) -> nn.Module:
+    """Return a network that is trained on these examples."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -29,6 +32,7 @@ def train(chosen: Tensor) -> nn.Module:
 
 
 def ask(model: nn.Module, known: Tensor, left: Tensor) -> Tensor:
+    """Return the twenty unlabelled examples whose labels would tell most about the weights."""
     laplace = infoform.Laplace(model, "classification").fit([(images[known], labels[known])], progress=False)
     laplace.prior_precision = 5.0
     unlabelled = DataLoader(TensorDataset(images[left]), batch_size=500)
@@ -36,6 +40,7 @@ def ask(model: nn.Module, known: Tensor, left: Tensor) -> Tensor:
 
 
 def ask_at_random(model: nn.Module, known: Tensor, left: Tensor) -> Tensor:
+    """Return twenty unlabelled examples at random."""
     return left[torch.randperm(len(left))[:20]]
 
 

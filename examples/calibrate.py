@@ -1,8 +1,8 @@
-"""Calibrate a classifier: after this, of the answers given with 90 % confidence about 90 % are right.
+"""Calibrate a classifier: about 90 % of the answers with 90 % confidence are then right.
 
     python examples/calibrate.py
 
-Put your own model and loaders in the place of the digits.
+It prints the scores without and with a posterior. Replace the digits by your own model and loaders.
 """
 
 import torch
@@ -29,7 +29,7 @@ for _ in range(100):
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
-# its posterior, fitted on the training data and tuned on data that the network has not seen
+# fit the posterior on the training data, tune it on data that the network has not seen
 laplace = infoform.Laplace(model, "classification").fit(DataLoader(train, batch_size=100), progress=False)
 laplace.tune(DataLoader(val, batch_size=200), trials=11, progress=False)
 

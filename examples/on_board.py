@@ -1,6 +1,8 @@
-"""A posterior for a small device: fit on a large machine, spend a budget of bytes, load and go on learning there.
+"""A posterior for a small device: fit on a large machine, shrink to a budget of bytes, save, and load on the device.
 
-python examples/on_board.py
+    python examples/on_board.py
+
+It prints the bytes, the scores on the device, and the effect of data that the device has collected.
 """
 
 import tempfile
@@ -27,20 +29,20 @@ for _ in range(60):
     nn.functional.cross_entropy(model(images[train]), labels[train]).backward()
     optimizer.step()
 
-# in the laboratory
+# on the large machine
 laplace = infoform.Laplace(model, "classification", structure=infoform.Inf(storage="bfloat16"))
 laplace.fit([(images[train], labels[train])], progress=False)
 plan = laplace.shrink("45kB")
-laplace.tune([(images[val], labels[val])], trials=9, progress=False)  # after shrinking: another rank, another best τ
+laplace.tune([(images[val], labels[val])], trials=9, progress=False)  # another rank has another best τ
 laplace.save(folder / "posterior.safetensors")
 print(f"{plan.total_bytes:,} bytes, {plan.kept:.0%} of the energy kept, ranks {plan.ranks}")
 
-# on board: the network and one file
+# on the device: the network and one file
 there = infoform.load(folder / "posterior.safetensors", model)
 prediction = there.predict(images[test])
-print("on board:", {name: round(value, 3) for name, value in evaluate(prediction, labels[test]).items()})
+print("on the device:", {name: round(value, 3) for name, value in evaluate(prediction, labels[test]).items()})
 
-# back home, with data that were collected there: information adds up, the old data are not needed
+# later: add the data that the device has collected; the old data are not needed
 laplace.fit([(images[600:1200], labels[600:1200])], update=True, progress=False)
 before, after = prediction.mutual_information.mean(), laplace.predict(images[test]).mutual_information.mean()
-print(f"{laplace.num_data:.0f} examples; unknown for want of data: {before:.4f} -> {after:.4f} nats")
+print(f"{laplace.num_data:.0f} examples; uncertainty for lack of data: {before:.4f} -> {after:.4f} nats")

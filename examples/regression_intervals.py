@@ -1,6 +1,8 @@
-"""Intervals for a regression: a range for each prediction that holds the target as often as it says.
+"""Intervals for a regression: a 90 % interval should contain the target in 90 % of all cases.
 
-python examples/regression_intervals.py
+    python examples/regression_intervals.py
+
+It prints some intervals, and how many targets lie in theirs.
 """
 
 import torch
@@ -25,7 +27,7 @@ for _ in range(150):
     nn.functional.mse_loss(model(inputs[train]), targets[train]).backward()
     optimizer.step()
 
-# the noise is that of the residuals; how sure the weights are is tuned on data that the network has not seen
+# the fit takes the noise from the residuals; tuning sets the prior, on data that the network has not seen
 laplace = infoform.Laplace(model, "regression").fit([(inputs[train], targets[train])], progress=False)
 laplace.tune([(inputs[val], targets[val])], trials=13, progress=False)
 
@@ -38,5 +40,5 @@ for index in range(5):
     )
 for level in (0.5, 0.9):
     held = interval_coverage(prediction.mean, prediction.variance, targets[test], level=level)
-    print(f"{level:.0%} intervals hold {held:.0%} of the targets")
+    print(f"{level:.0%} intervals contain {held:.0%} of the targets")
 print({name: round(value, 3) for name, value in evaluate(prediction, targets[test]).items()})

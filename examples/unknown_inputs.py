@@ -1,8 +1,8 @@
-"""Set inputs aside that are like nothing in the training data, with a threshold chosen on known data alone.
+"""Set aside inputs that are like nothing in the training data, with a threshold that is chosen on known data alone.
 
     python examples/unknown_inputs.py
 
-The network knows the digits 0 to 6; 7, 8 and 9 are unknown to it.
+The network knows the digits 0 to 6. It has never seen 7, 8 and 9. It prints how many of each kind are set aside.
 """
 
 import torch
@@ -26,7 +26,7 @@ for _ in range(100):
     nn.functional.cross_entropy(model(known[train]), known_labels[train]).backward()
     optimizer.step()
 
-# no unknown data are needed, for fitting or for tuning
+# neither the fit nor the tuning needs unknown data
 laplace = infoform.Laplace(model, "classification").fit([(known[train], known_labels[train])], progress=False)
 laplace.tune([(known[val], known_labels[val])], trials=11, progress=False)
 

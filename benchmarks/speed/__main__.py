@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..common import DOCS, RESULTS, ROOT
 from .growth import EXAMPLES, QUICK_EXAMPLES, QUICK_WIDTHS, WIDTHS, with_examples, with_width
 from .memory import measure_peak, peak_in_child, statistics_bytes
 from .methods import METHODS, OURS, PLAIN, Method
@@ -13,7 +14,7 @@ from .networks import FULL, Network, networks
 from .page import write_page
 from .peers import PEERS
 from .posteriors import ROUNDS, measure_posteriors
-from .results import ROOT, Results
+from .results import Results
 from .timing import Limits, interleave, why_not
 
 STAGES = ("fits", "peaks", "posteriors", "growth")
@@ -30,7 +31,7 @@ def main() -> None:
         found["statistics_bytes"] = statistics_bytes(table[asked.networks[0]], asked.peak_of)
         print(json.dumps(found))
         return
-    folder = ROOT / "out" / "speed" if asked.quick else ROOT / "benchmarks" / "results"
+    folder = ROOT / "out" / "speed" if asked.quick else RESULTS
     results = Results(asked.results or folder / "speed.json")
     if not asked.page:
         results.begin({key: value for key, value in vars(asked).items() if key not in ("results", "page", "peak_of")})
@@ -38,7 +39,7 @@ def main() -> None:
             {"fits": fits, "peaks": peaks, "posteriors": posteriors, "growth": growth}[stage](asked, limits, results)
     if not results.rows:
         raise SystemExit(f"{results.path.name} holds no rows to make a page of; run without --page first.")
-    write_page(results, ROOT / "out" / "speed" if asked.quick or asked.results else ROOT / "docs", table)
+    write_page(results, ROOT / "out" / "speed" if asked.quick or asked.results else DOCS, table)
 
 
 def fits(asked: argparse.Namespace, limits: Limits, results: Results) -> None:

@@ -10,16 +10,41 @@ from .results import Row
 from .tables import find, ratio, seconds
 
 OWN, OTHER = "#1f6f8b", "#c9b79c"
+OUR_DIAGONAL, OUR_INF = "diag", "inf"
+PEER_DIAGONAL, PEER_KRONECKER = "fastest diagonal of a peer", "fastest KFAC or EKFAC of a peer"
+COLOURS = {OUR_DIAGONAL: "#7fb3c4", PEER_DIAGONAL: OTHER, OUR_INF: OWN, PEER_KRONECKER: "#a08a66"}
+
+
+def draw_answer(found: Mapping[str, Mapping[str, float]], path: Path) -> bool:
+    """Draw the plain passes that a fit takes, ours beside the fastest peer, a group of bars for each network."""
+    shown = {name: values for name, values in found.items() if values}
+    if not shown:
+        return False
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(9, 3.6))
+    for number, (label, colour) in enumerate(COLOURS.items()):
+        places = [at + 0.2 * (number - 1.5) for at, values in enumerate(shown.values()) if label in values]
+        heights = [values[label] for values in shown.values() if label in values]
+        bars = axis.bar(places, heights, width=0.18, color=colour, label=label)
+        axis.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.set_xticks(range(len(shown)), list(shown))
+    axis.set_ylabel("plain gradient passes")
+    axis.margins(y=0.12)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(fontsize=8, frameon=False)
+    _save(figure, path)
+    return True
 
 
 def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> bool:
     """Draw the bars of every network, in plain gradient passes; say whether there was anything to draw."""
     found = {}
     for name in table:
-        values = {method: ratio(row) for method, row in find(rows, "fits", name).items()}
-        kept = {method: value for method, value in values.items() if value is not None}
-        if kept:
-            found[name] = kept
+        ratios = {method: ratio(row) for method, row in find(rows, "fits", name).items()}
+        measured = {method: value for method, value in ratios.items() if value is not None}
+        if measured:
+            found[name] = measured
     if not found:
         return False
     plt = _pyplot()
@@ -38,7 +63,7 @@ def draw_fits(rows: Sequence[Row], table: Mapping[str, Network], path: Path) -> 
     for axis in axes.flat[len(found) :]:
         axis.set_visible(False)
     for index, (axis, (name, values)) in enumerate(zip(axes.flat, found.items(), strict=False)):
-        order = sorted(values, key=lambda method: -values[method])
+        order = sorted(values, key=values.__getitem__, reverse=True)
         bars = axis.barh(order, [values[one] for one in order], color=[OWN if one in OURS else OTHER for one in order])
         axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8)
         axis.set_xscale("log")

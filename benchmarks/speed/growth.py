@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ def with_width(
     for dtype in (torch.float32, torch.float64):
         moment = (inputs.T @ inputs / len(inputs)).to(dtype)
         moment.diagonal().add_(torch.rand(width, dtype=dtype))  # of full rank, as with enough data
-        seconds = [clock(lambda moment=moment: torch.linalg.eigh(moment)) for _ in range(repeats)]
+        seconds = [clock(partial(torch.linalg.eigh, moment)) for _ in range(repeats)]
         name = f"eigh, {str(dtype).removeprefix('torch.')}"
         say(f"{name}: {seconds[-1]:.2f} s")
         rows[name] = {"seconds": {"fit": seconds}}

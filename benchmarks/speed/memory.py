@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 
 import infoform
 
+from ..common import ROOT
 from .methods import OURS, Method
 from .networks import Network
 from .timing import Limits, guarded, run_parts, short, warm_up
 
-ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
@@ -91,7 +92,7 @@ def statistics_bytes(network: Network, method: str) -> int | None:
     if method not in OURS:
         return None
     model, _ = network.build()
-    return infoform.plan(infoform.Laplace(model, "classification", **OURS[method])).statistics_bytes
+    return infoform.plan(laplace_of(model, "classification", **OURS[method])).statistics_bytes
 
 
 def resident(field: str) -> int:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.common import laplace_of
 from torch import nn
 from torch.nn import functional
-
-import infoform
 
 from .networks import Batches
 
@@ -53,7 +52,7 @@ def plain_pass(model: nn.Module, batches: Batches) -> Iterator[str]:
 
 def fit_ours(options: Mapping[str, Any]) -> Run:
     def run(model: nn.Module, batches: Batches) -> Iterator[str]:
-        laplace = infoform.Laplace(model, "classification", **options).fit(batches, progress=False)
+        laplace = laplace_of(model, "classification", **options).fit(batches, progress=False)
         yield "fit"
         posterior = laplace.posterior()
         yield "posterior"

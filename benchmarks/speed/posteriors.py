@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import torch
+from benchmarks.common import laplace_of
 
 import infoform
 
@@ -30,7 +31,7 @@ def measure_posteriors(
     fitted, rows = {}, {}
     for name, options in ours.items():
         try:
-            fitted[name] = infoform.Laplace(model, "classification", **options).fit(batches, progress=False)
+            fitted[name] = laplace_of(model, "classification", **options).fit(batches, progress=False)
             rows[name] = _stored(fitted[name])
         except Exception as error:
             rows[name] = {"failed": short(error)}

@@ -1,8 +1,7 @@
-"""Numbers from rows: medians, ratios, and tables in Markdown. Nothing is measured here."""
+"""Numbers from rows: medians and ratios. Nothing is measured here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
-from typing import Any
 
 from .results import Row
 
@@ -20,7 +19,7 @@ def seconds(row: Row, upto: str = "posterior") -> float | None:
     names = [name for name in PARTS[: PARTS.index(upto) + 1] if parts.get(name)]
     if "failed" in row or not names:
         return None
-    return median(sum(times) for times in zip(*(parts[name] for name in names), strict=True))
+    return float(median(sum(times) for times in zip(*(parts[name] for name in names), strict=True)))
 
 
 def ratio(row: Row, upto: str = "posterior") -> float | None:
@@ -32,23 +31,3 @@ def ratio(row: Row, upto: str = "posterior") -> float | None:
 def sampled(row: Row) -> float | None:
     """Return the ratio with a first sample, for those that can draw one."""
     return ratio(row, "sample") if row.get("seconds", {}).get("sample") else None
-
-
-def number(value: float | None, unit: str = "") -> str:
-    if value is None:
-        return "–"
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}{unit}"
-
-
-def size(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if value < 1e6:
-        return f"{value / 1e3:,.0f} kB"
-    return f"{value / 1e9:,.2f} GB" if value >= 1e9 else f"{value / 1e6:,.1f} MB"
-
-
-def table(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (head, rule, *lines))

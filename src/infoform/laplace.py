@@ -18,7 +18,7 @@ from infoform.curvature.curvature import Curvature, Fit
 from infoform.deprecated_keywords import read_keywords
 from infoform.fitted import Fitted
 from infoform.fitting.checkpoint import Checkpoint
-from infoform.fitting.fit import fit_curvature
+from infoform.fitting.fit import FitTask, fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood, get_likelihood
@@ -151,19 +151,18 @@ class Laplace:
         settings = self.settings
         shapes = {name: layer.shape for name, layer in self.layers.items()}
         settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
+        place = Placement.of(self.model, device=device, offload=offload)
+        request = self._plan_target().request()
+        task = FitTask(self.model, self.likelihood, self.layers, request, settings.for_fit(), place)
         how: dict[str, Any] = {
-            "request": self._plan_target().request(),
-            "settings": settings.for_fit(),
-            "place": Placement.of(self.model, device=device, offload=offload),
             "previous": replace(self._fitted().fit, curvature=self.curvature) if update else None,
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             "progress": progress,
         }
         if max_memory is None:
-            fit = fit_curvature(self.model, loader, self.likelihood, self.layers, **how)
+            fit = fit_curvature(task, loader, **how)
         else:
-            budget = read_bytes(max_memory)
-            fit = fit_in_groups(self.model, loader, self.likelihood, self.layers, max_memory=budget, **how)
+            fit = fit_in_groups(task, loader, max_memory=read_bytes(max_memory), **how)
         noise = self.likelihood.fitted_noise(fit.summary)
         self._built, self._present = Fitted(fit, settings.prior_rank), None
         self.noise, self.num_data = noise, float(fit.summary.num_examples)

@@ -152,8 +152,9 @@ class Settings:
         """Undo `flat`; a structure that is not infoform's own must be given."""
         rest = dict(flat)
         label = rest.pop("structure")
-        fit = FitOptions(**{name: rest.pop(name) for name in FIT_OPTIONS if name in rest})
         own = {name: rest.pop(name) for name in ("layers", "prior_rank", "seed")}
+        given = {name: rest.pop(name) for name in FIT_OPTIONS if name in rest}
+        fit = FitOptions(**{"input_rank": own["prior_rank"], **given})
         if structure is None:
             chosen = get_structure(label)
             preset = PRESETS[label][1] if label in PRESETS else {}

@@ -215,8 +215,12 @@ def move_prediction(prediction: Prediction, device: torch.device | str) -> Predi
     Returns:
         The same prediction there.
     """
-    values = {field.name: getattr(prediction, field.name) for field in fields(Prediction)}
-    return replace(prediction, **{name: one.to(device) for name, one in values.items() if isinstance(one, Tensor)})
+    values: dict[str, Any] = {}
+    for field in fields(Prediction):
+        value = getattr(prediction, field.name)
+        if isinstance(value, Tensor):
+            values[field.name] = value.to(device)
+    return replace(prediction, **values)
 
 
 def _example_axis(field: str) -> int:

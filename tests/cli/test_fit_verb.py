@@ -203,6 +203,12 @@ def test_an_update_adds_data(fitted: Path, succeed: Call) -> None:
     assert read(fitted / "fit.json")["options"]["target"] == "tree"  # how to read data is still known
 
 
+def test_another_fit_forgets_the_update_of_the_one_before(fitted: Path, succeed: Call) -> None:
+    succeed("fit", "run", "--update", "--data", "trees.csv", "--quiet")
+    succeed("fit", "run", *NETWORK, *TREES, "--force", "--quiet")
+    assert not list(fitted.glob("update.*"))  # a report would show its numbers
+
+
 def test_an_update_needs_the_curvature(home: Path, succeed: Call, fail: Fail) -> None:
     succeed("fit", "run", *NETWORK, *TREES)
     assert "--keep-curvature" in fail("fit", "run", "--update", "--data", "trees.csv")

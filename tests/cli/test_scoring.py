@@ -62,11 +62,11 @@ def test_intervals_of_every_level(home: Path, succeed: Call) -> None:
 def test_spreads_are_counted_between_their_edges() -> None:
     known, unknown = torch.tensor([1.0, 1.0, 10.0]), torch.tensor([100.0, 10.0])
     found = _spread_histogram(known, unknown)
-    edges = found["edges"]
+    edges = found.edges
     assert float(edges[0]) == pytest.approx(1)
     assert float(edges[-1]) == pytest.approx(100)
-    assert found["known"][0] == 2
-    assert found["unknown"][-1] == 1
-    assert int(found["known"].sum()) == 3
+    assert found.known[0] == 2
+    assert found.unknown[-1] == 1
+    assert sum(found.known) == 3
     none = _spread_histogram(torch.zeros(3), torch.zeros(2))
-    assert int(none["known"].sum()) == 3
+    assert sum(none.known) == 3

@@ -15,15 +15,18 @@ from typer.testing import Result
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions
 from infoform.cli.sources import DATA_KINDS, Data, Reading, open_data
+from infoform.likelihoods import get_likelihood
+from infoform.records.fit import DataFacts
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
+NO_FACTS = DataFacts()
 
 
 def _open(
-    spec: str, likelihood: str = "classification", *, labelled: bool = True, facts: Any = None, **options: Any
+    spec: str, likelihood: str = "classification", *, labelled: bool = True, facts: DataFacts = NO_FACTS, **options: Any
 ) -> Data:
-    return open_data(spec, Reading(DataOptions(**options), likelihood, torch.float64, facts or {}, labelled))
+    return open_data(spec, Reading(DataOptions(**options), get_likelihood(likelihood), torch.float64, facts, labelled))
 
 
 def _all(data: Data) -> list[torch.Tensor]:
@@ -123,7 +126,7 @@ def test_arrays(home: Path) -> None:
     data = _open("bytes.npz", divide_by=2.0)
     x, y = _all(data)
     assert x.tolist() == (np.arange(12).reshape(3, 4) / 2).tolist()
-    assert (y.tolist(), data.facts["classes"]) == ([1, 0, 1], ["a", "b"])
+    assert (y.tolist(), data.facts.classes) == ([1, 0, 1], ["a", "b"])
 
 
 def test_arrays_without_targets(home: Path) -> None:
@@ -176,7 +179,7 @@ def test_a_folder_of_images(home: Path) -> None:
     gray = _open("photos", gray=True, image_size="4x6")
     assert _all(gray)[0].shape == (6, 1, 4, 6)
     assert gray.name(4) == "dog/1.png"
-    assert gray.facts == {"classes": ["cat", "dog"]}
+    assert gray.facts == DataFacts(classes=["cat", "dog"])
 
 
 def test_images_alone_have_no_labels(home: Path) -> None:
@@ -189,7 +192,7 @@ def test_images_alone_have_no_labels(home: Path) -> None:
 
 def test_a_part_of_the_classes_keeps_their_places(home: Path) -> None:
     _pictures("photos", classes=("dog",))
-    assert _all(_open("photos", facts={"classes": ["cat", "dog"]}))[1].tolist() == [1, 1, 1]
+    assert _all(_open("photos", facts=DataFacts(classes=["cat", "dog"])))[1].tolist() == [1, 1, 1]
     with pytest.raises(Mistake, match=r"has images of one class \('dog'\)"):
         _open("photos")
     with pytest.raises(Mistake, match="has the class 'dog', which is none of ant, bee"):

@@ -14,8 +14,8 @@ from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_
 from infoform.experiments.__main__ import main
 from infoform.experiments.base import choosing_pieces
 from infoform.experiments.claims import Claims
-from infoform.experiments.runner import page_text, reproduce, result_path, write_page
-from infoform.pages.markdown import bold_best, mean_std, table
+from infoform.experiments.page import write_page
+from infoform.experiments.runner import reproduce, result_path
 
 
 @dataclass(frozen=True)
@@ -214,33 +214,9 @@ def test_every_experiment_of_the_table_is_itself(name: str) -> None:
             assert set(needs) <= set(keys[:number])
 
 
-COMMITTED = Path(__file__).parents[2] / "results"
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_committed_pages_are_those_of_the_committed_results(name: str) -> None:
-    path = COMMITTED / f"{name}.json"
-    if not path.exists():
-        pytest.skip("no committed run")
-    result = Result.load(path)
-    if not result.complete:
-        pytest.skip("the run goes on")
-    page = COMMITTED.parent / "docs" / "experiments" / f"{name}.md"
-    assert page.read_text() == page_text(name, result), (
-        f"write it anew: python -m infoform.experiments {name} --page docs"
-    )
-
-
 def test_an_unknown_experiment_is_named() -> None:
     with pytest.raises(ValueError, match="got 'nonesuch'"):
         get_experiment("nonesuch")
-
-
-def test_tables_are_markdown() -> None:
-    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
-    assert mean_std([1.0, 3.0], 1) == "2.0 ± 1.4"
-    assert mean_std([1.0]) == "1.000"
-    assert bold_best(["x", "y"], [2.0, 1.0]) == ["x", "**y**"]
 
 
 def test_processes_share_the_pieces_of_a_run(squares: Squares, tmp_path: Path) -> None:
@@ -281,14 +257,3 @@ def test_what_another_process_has_found_meanwhile_is_kept(squares: Squares, tmp_
     assert squares.done == ["0", "1"]
     assert result.complete
     assert result.pieces["2"] == {"square": 4}
-
-
-def test_notes_beside_a_run_are_read_and_never_written(squares: Squares, tmp_path: Path) -> None:
-    (tmp_path / "squares.notes.md").write_text("Seen twice.\n")
-    squares.fail_at = "1"
-    with pytest.raises(KeyboardInterrupt):
-        reproduce("squares", out=tmp_path, progress=False)
-    squares.fail_at = ""
-    assert reproduce("squares", out=tmp_path, progress=False).notes == "Seen twice."
-    assert "notes" not in json.loads((tmp_path / "squares.json").read_text())
-    assert (tmp_path / "squares.notes.md").read_text() == "Seen twice.\n"

@@ -1,13 +1,18 @@
 """What a layer takes in, in parts and over batches, adds up to the sums over all its examples."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from dense import assert_close
-from infoform.fitting.accumulate import WAITING_SHARE_OF_CHUNK, GradientAccumulator, shared_limit, waiting_rows
+from infoform.curvature.dimensions import Dimensions
+from infoform.fitting.accumulate import GradientAccumulator, PassSums
+from infoform.fitting.chunks import WAITING_SHARE_OF_CHUNK, ChunkLimits, shared_limit, waiting_rows
 from infoform.fitting.per_example_gradients import Gradients
-from infoform.fitting.running_sums import Squares, Sums
+from infoform.fitting.reading import BatchExamples
+from infoform.fitting.running_sums import Operations, Squares, Sums
 from infoform.network.capture import Call
 from infoform.network.coverage import find_layers
 from infoform.network.layer import Layer
@@ -29,6 +34,12 @@ class Parts(Sums):
     def totals(self) -> list[Tensor | None]:
         return []
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    def operations(self, size: Dimensions) -> Operations:
+        return Operations()
+
 
 def layer_of(module: nn.Module) -> Layer:
     return find_layers(nn.Sequential(module))[0]["0"]
@@ -38,21 +49,24 @@ def call_of(module: nn.Module, x: Tensor, g: Tensor) -> Call:
     return Call(module, x, x._version, g)
 
 
+def accumulator_of(
+    module: nn.Module, sums: Sequence[Sums], chunk: int, *, shared: int | None = None
+) -> GradientAccumulator:
+    limits = ChunkLimits(chunk, chunk if shared is None else shared, single=True)
+    return GradientAccumulator(layer_of(module), PassSums(sums), limits)
+
+
 def rows(limit: int, sizes: list[int], *, single: bool = True, gap: int = 0) -> tuple[Parts, Squares, Tensor, Tensor]:
     module = nn.Linear(3, 2).double()
     parts, squares = Parts(), Squares((2, 4))
-    intake = GradientAccumulator(
-        layer_of(module),
-        [parts, squares],
-        limit=limit * 6 * 8 * (WAITING_SHARE_OF_CHUNK if single else 1),
-        single=single,
-    )
+    chunk = limit * 6 * 8 * (WAITING_SHARE_OF_CHUNK if single else 1)
+    accumulator = GradientAccumulator(layer_of(module), PassSums([parts, squares]), ChunkLimits(chunk, chunk, single))
     x, g = torch.randn(sum(sizes), 3, dtype=torch.float64), torch.randn(sum(sizes), 2, dtype=torch.float64)
     index = 0
     for a, b in zip(x.split(sizes), g.split(sizes), strict=True):
-        intake.add([call_of(module, a, b)], numbers=torch.arange(index, index + len(a)), first=True)
+        accumulator.add([call_of(module, a, b)], BatchExamples(torch.arange(index, index + len(a))), first=True)
         index += len(a) + gap
-    intake.release()
+    accumulator.release()
     return parts, squares, torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1), g
 
 
@@ -81,11 +95,11 @@ def test_patches_and_gradients_stay_within_the_limit() -> None:
     module = nn.Conv2d(2, 3, 2).double()
     each = (3 * 9 + 4 * 9) * 8  # ∇ and four patches
     parts = Parts()
-    intake = GradientAccumulator(layer_of(module), [parts], limit=2 * each, single=True)
+    accumulator = accumulator_of(module, [parts], 2 * each)
     call = call_of(module, torch.randn(5, 2, 3, 3).double(), torch.randn(5, 3, 2, 2).double())
-    intake.add([call], numbers=torch.arange(7, 7 + len(call.inputs)), first=True)
+    accumulator.add([call], BatchExamples(torch.arange(7, 7 + len(call.inputs))), first=True)
     assert parts.parts == [(7, 2), (9, 2), (11, 1)]
-    assert not intake.keeps
+    assert not accumulator.waits
 
 
 class LoneParts(Parts):
@@ -100,8 +114,10 @@ def test_large_gradients_are_squared_one_by_one_where_nothing_else_is_wanted_of_
     sums: tuple[type[Parts], ...], expected: list[tuple[int, int]]
 ) -> None:
     module, own = nn.Linear(1023, 1024), [one() for one in sums]  # ∇ has 4 MiB
-    intake = GradientAccumulator(layer_of(module), own, limit=2**24, single=True)
-    intake.add([call_of(module, torch.ones(3, 2, 1023), torch.ones(3, 2, 1024))], numbers=torch.arange(3), first=True)
+    accumulator = accumulator_of(module, own, 2**24)
+    accumulator.add(
+        [call_of(module, torch.ones(3, 2, 1023), torch.ones(3, 2, 1024))], BatchExamples(torch.arange(3)), first=True
+    )
     assert all(one.parts == expected for one in own)
 
 
@@ -117,8 +133,8 @@ def test_patches_that_are_never_unfolded_do_not_count(module: nn.Conv2d, expecte
         torch.ones(4, module.in_channels, 34, 34),
         LoneParts(),
     )  # 1,024 patches and a ∇ of 16 rows, of half a KiB each
-    intake = GradientAccumulator(layer_of(module), [own], limit=2**20, single=True)
-    intake.add([call_of(module, x, torch.ones(4, 16, 32, 32))], numbers=torch.arange(4), first=True)
+    accumulator = accumulator_of(module, [own], 2**20)
+    accumulator.add([call_of(module, x, torch.ones(4, 16, 32, 32))], BatchExamples(torch.arange(4)), first=True)
     assert own.parts == expected
 
 
@@ -137,19 +153,19 @@ def test_shared_weights_get_a_part_of_what_the_model_takes() -> None:
     module = nn.Conv1d(2, 3, 2).double()
     parts = Parts()
     each = (3 * 5 + 3 * 5) * 8
-    intake = GradientAccumulator(layer_of(module), [parts], limit=10 * each, single=True, shared=3 * each)
+    accumulator = accumulator_of(module, [parts], 10 * each, shared=3 * each)
     call = call_of(module, torch.randn(5, 2, 4).double(), torch.randn(5, 3, 3).double())
-    intake.add([call], numbers=torch.arange(5), first=True)
+    accumulator.add([call], BatchExamples(torch.arange(5)), first=True)
     assert parts.parts == [(0, 3), (3, 2)]
 
 
 def test_half_precision_is_summed_in_single() -> None:
     module = nn.Linear(3, 2, dtype=torch.bfloat16)
     squares = Squares((2, 4))
-    intake = GradientAccumulator(layer_of(module), [squares], limit=2**20, single=True)
+    accumulator = accumulator_of(module, [squares], 2**20)
     x, g = torch.randn(5, 3).bfloat16(), torch.randn(5, 2).bfloat16()
-    intake.add([call_of(module, x, g)], numbers=torch.arange(len(x)), first=True)
-    intake.release()
+    accumulator.add([call_of(module, x, g)], BatchExamples(torch.arange(len(x))), first=True)
+    accumulator.release()
     assert squares.squares is not None
     assert squares.squares.dtype == torch.float32
     torch.testing.assert_close(squares.squares[:, :3], g.float().square().T @ x.float().square())

@@ -22,7 +22,8 @@ from infoform.common.digest import update_digest
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.checkpoint import Checkpoint, Snapshot
 from infoform.fitting.data_pass import DataPass
-from infoform.fitting.layer_sums import LayerStatistics
+from infoform.fitting.layer_statistics import LayerStatistics
+from infoform.fitting.reader import ReadBatch
 from infoform.likelihoods import FISHER_KINDS
 from infoform.posteriors import PRESETS, STRUCTURES
 from models import MODELS
@@ -147,17 +148,17 @@ def test_sketches_and_residuals_of_large_layers_go_on(tmp_path: Path) -> None:
 def test_a_fit_that_comes_one_batch_further_each_time_ends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, take = make_data(), DataPass._take
+    data, add = make_data(), DataPass._add
     whole = make_laplace().fit(data, progress=False)
     taken: list[int] = []
 
-    def take_one(self: DataPass, raw: Any, *, used: bool) -> int:
+    def add_one(self: DataPass, read: ReadBatch) -> int:
         if taken:
             raise Stopped
-        taken.append(take(self, raw, used=used))
+        taken.append(add(self, read))
         return taken[-1]
 
-    monkeypatch.setattr(DataPass, "_take", take_one)
+    monkeypatch.setattr(DataPass, "_add", add_one)
     for _ in range(2 * len(data) - 1):
         with pytest.raises(Stopped):
             make_laplace().fit(data, checkpoint=tmp_path, checkpoint_every=0, progress=False)

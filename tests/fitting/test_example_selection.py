@@ -12,7 +12,7 @@ from dense import assert_close
 from flat import flat_laplace
 from infoform import Laplace
 from infoform.common.randomness import UniformStream
-from infoform.fitting.example_selection import WHOLE, ExampleSelector
+from infoform.fitting.example_selection import WHOLE, ExampleSelector, Selection
 from infoform.network.batches import Batch, select_rows
 from infoform.network.capture import Capture
 
@@ -240,50 +240,48 @@ def test_fits_with_nothing_that_makes_up_for_examples_left_out_take_every_one(op
 
 
 @pytest.mark.parametrize("size", [7, 64, 150])
-def test_a_sieve_keeps_the_first_examples_and_those_above_a_share_of_the_mean(size: int) -> None:
+def test_a_selector_takes_the_first_examples_and_those_above_a_share_of_the_mean(size: int) -> None:
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5)
     energy, first = vectors.double().square().sum(1), torch.arange(400) < WHOLE
-    sieve, chosen = ExampleSelector(0.3), []
+    selector, selected = ExampleSelector(0.3), []
     for numbers in torch.arange(400).split(size):
-        chosen.append(sieve.choose(vectors[numbers], numbers))
+        selected.append(selector.select(vectors[numbers], numbers))
         other = ExampleSelector(0.3)  # as after a break
-        other.restore(*sieve.state())
-        sieve = other
-    assert torch.equal(torch.cat(chosen), first | (energy >= 0.3 * energy[:WHOLE].mean()))
-    sieve.settle()
-    other = ExampleSelector(0.3)
-    other.restore(*sieve.state())
-    expected = torch.cat(chosen) | (energy >= 0.3 * energy.mean())
-    assert torch.equal(other.kept(0, 400), expected)
-    assert torch.equal(other.kept(170, 100), expected[170:270])
-    assert torch.equal(other.measured(vectors, torch.arange(400)), first | (energy >= 0.3 * energy.mean()))
+        other.restore(*selector.state())
+        selector = other
+    assert torch.equal(torch.cat(selected), first | (energy >= 0.3 * energy[:WHOLE].mean()))
+    selection = Selection.restored(*selector.finish_first_pass().state())
+    expected = torch.cat(selected) | (energy >= 0.3 * energy.mean())
+    assert torch.equal(selection.selected, expected)
+    whole = torch.cat([torch.full_like(one, bool(one.all())) for one in selected])
+    assert torch.equal(selection.deferred, whole)
+    assert torch.equal(selection.select(vectors, torch.arange(400)), first | (energy >= 0.3 * energy.mean()))
 
 
 def test_first_examples_that_are_unlike_the_others_do_not_hide_their_information() -> None:
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     vectors[WHOLE:] *= 0.01  # so that none of them has a tenth of the first ones' mean energy
     vectors = torch.cat([vectors, vectors[WHOLE:].repeat(2000, 1)])  # but together they have most of it
-    sieve = ExampleSelector(0.1)
-    assert not bool(sieve.choose(vectors, torch.arange(len(vectors)))[WHOLE:].any())
-    sieve.settle()
-    energy, kept = vectors.double().square().sum(1), sieve.kept(0, len(vectors))
-    assert float(energy[~kept].sum()) < 0.1 * float(energy.sum())
+    selector = ExampleSelector(0.1)
+    assert not bool(selector.select(vectors, torch.arange(len(vectors)))[WHOLE:].any())
+    energy, selected = vectors.double().square().sum(1), selector.finish_first_pass().selected
+    assert float(energy[~selected].sum()) < 0.1 * float(energy.sum())
 
 
 def test_processes_agree_on_the_mean_of_all_of_their_first_examples() -> None:
     vectors, numbers = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5), torch.arange(400)
-    alone = ExampleSelector(0.3).choose(vectors, numbers)
+    alone = ExampleSelector(0.3).select(vectors, numbers)
     energy = vectors.double().square().sum(1)
     of_all = [(float(energy[rank:WHOLE:2].sum()), WHOLE // 2) for rank in range(2)]
     for rank in range(2):
         asked: list[tuple[float, int]] = []
 
-        def agree(own: tuple[float, int], asked: list[tuple[float, int]] = asked) -> list[tuple[float, int]]:
+        def gather(own: tuple[float, int], asked: list[tuple[float, int]] = asked) -> list[tuple[float, int]]:
             asked.append(own)
             return of_all
 
-        kept = ExampleSelector(0.3, agree).choose(vectors[rank::2], numbers[rank::2])
-        assert torch.equal(kept, alone[rank::2])
+        selected = ExampleSelector(0.3, gather).select(vectors[rank::2], numbers[rank::2])
+        assert torch.equal(selected, alone[rank::2])
         assert list(asked[0]) == pytest.approx(list(of_all[rank]))
 
 

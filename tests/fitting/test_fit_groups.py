@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import infoform
 from flat import flat_laplace
 from infoform import Laplace
 from infoform.curvature.curvature import pack_curvature
+from infoform.curvature.request import StatisticsRequest
 from infoform.fitting.fit_memory import choose_groups, layer_memory, peak_bytes
 from infoform.network.probe import probe
 from models import MODELS
@@ -34,7 +34,7 @@ def make_laplace(case: str = NESTED, **options: Any) -> Laplace:
 def budget_of(laplace: Laplace, data: Data) -> int:
     """Return the least that each layer alone takes where what is finished is elsewhere."""
     request = laplace.structure.with_options(rank=5).statistics()
-    request = request | infoform.curvature.StatisticsRequest(inputs=laplace.prior.needs_inputs)
+    request = request | StatisticsRequest(inputs=laplace.prior.needs_inputs)
     needed = layer_memory(laplace.layers, probe(laplace.model, data[0][0]), request, laplace.settings.for_fit())
     budget = max(peak_bytes([one]) for one in needed.values())
     assert len(choose_groups(needed, budget=budget, stays=False)) > 1

@@ -76,11 +76,16 @@ def test_every_sum_is_its_definition(kind: str, n: int, first: str) -> None:
         assert_close(gradients.block() / n, reference.block)
         weights = torch.ones(n, dtype=torch.float64)
         residual = torch.zeros_like(reference.diagonal)
-        squares = gradients.measure(u_a, u_g, residual=residual, weights=weights)
+        projection = gradients.project(u_a, u_g)
+        squares = projection.squares()
+        projection.add_residual(residual, weights)
         assert_close(squares / n, reference.eigenvalues(u_a, u_g))
         atol = 1e-12 * float(reference.diagonal.max())
         torch.testing.assert_close(residual / n, reference.residual(u_a, u_g), rtol=1e-9, atol=atol)
-        assert_close(gradients.measure(u_a, u_g), squares)
+        assert_close(gradients.project(u_a, u_g).squares(), squares)
+        pairs = torch.tensor([[0, 0, kept[1] - 1], [0, kept[0] - 1, kept[0] - 1]])
+        inner = u_g.T @ expected @ u_a
+        assert_close(projection.entries(pairs), inner[:, pairs[0], pairs[1]])
 
 
 @pytest.mark.parametrize("kind", every_kind(1))
@@ -92,7 +97,7 @@ def test_residuals_are_weighted_by_example(kind: str, n: int) -> None:
     reference = Reference(chosen.unsqueeze(1), [], [])
     u_a, u_g = orthonormal(A, 2), orthonormal(chosen.shape[1], 2)
     residual = torch.zeros_like(reference.diagonal)
-    gradients.measure(u_a, u_g, residual=residual, weights=weights)
+    gradients.project(u_a, u_g).add_residual(residual, weights)
     assert_close(residual / n, reference.residual(u_a, u_g))
 
 
@@ -132,7 +137,8 @@ def test_patches_are_unfolded_only_where_a_product_needs_them() -> None:
     plain.add_squares(expected)
     assert_close(total, expected)
     assert_close(
-        lazy.measure(orthonormal(A, 2), orthonormal(G, 2)), plain.measure(orthonormal(A, 2), orthonormal(G, 2))
+        lazy.project(orthonormal(A, 2), orthonormal(G, 2)).squares(),
+        plain.project(orthonormal(A, 2), orthonormal(G, 2)).squares(),
     )
     assert_close(lazy.rows(chosen).input_moment(), plain.rows(chosen).input_moment())
     assert asked == []
@@ -157,6 +163,6 @@ def test_a_small_residual_of_rank_one_gradients_is_not_lost_in_rounding() -> Non
     a[:, 0] = 1e-7 * a[:, 0]  # all that the basis leaves out
     basis = torch.eye(A, dtype=torch.float64)[:, 1:], torch.eye(G).double()
     residual = torch.zeros(G, A, dtype=torch.float64)
-    OuterGradients(a, g).measure(*basis, residual=residual, weights=torch.ones(n, dtype=torch.float64))
+    OuterGradients(a, g).project(*basis).add_residual(residual, torch.ones(n, dtype=torch.float64))
     assert_close(residual[:, 0], g.square().T @ a[:, 0].square())
     assert not residual[:, 1:].any()

@@ -52,11 +52,11 @@ def line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 def networks(length: int) -> tuple[nn.Module, nn.Module]:
     """Return a network on words, and the same network on one-hot rows."""
     torch.manual_seed(0)
-    words = nn.Sequential(nn.Embedding(WORDS, WIDTH), nn.Tanh(), nn.Flatten(), nn.Linear(length * WIDTH, 2)).double()
-    rows = nn.Sequential(nn.Linear(WORDS, WIDTH, bias=False), *list(words)[1:]).double()
+    embedding, linear = nn.Embedding(WORDS, WIDTH), nn.Linear(WORDS, WIDTH, bias=False)
     with torch.no_grad():
-        rows[0].weight.copy_(words[0].weight.T)
-    return words, rows
+        linear.weight.copy_(embedding.weight.T)
+    rest = nn.Sequential(nn.Tanh(), nn.Flatten(), nn.Linear(length * WIDTH, 2))
+    return nn.Sequential(embedding, *rest).double(), nn.Sequential(linear, *rest).double()
 
 
 def texts(count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:

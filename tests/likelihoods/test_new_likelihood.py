@@ -26,12 +26,12 @@ class Counts(Likelihood):
     name: ClassVar[str] = "counts"
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        density: Tensor = Poisson(outputs.exp()).log_prob(targets)  # type: ignore[no-untyped-call]
+        density: Tensor = Poisson(outputs.exp()).log_prob(targets)
         return density.sum(1)
 
     def sample_targets(self, outputs: Tensor, uniforms: Tensor) -> Tensor:
         counts = torch.arange(200, dtype=torch.float64).reshape(-1, 1, 1)
-        below = Poisson(outputs.double().exp()).log_prob(counts).exp().cumsum(0)  # type: ignore[no-untyped-call]
+        below: Tensor = Poisson(outputs.double().exp()).log_prob(counts).exp().cumsum(0)
         return (below < uniforms).sum(0).to(outputs)
 
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:

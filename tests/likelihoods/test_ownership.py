@@ -14,7 +14,7 @@ from infoform.likelihoods import LIKELIHOODS
 
 SOURCES = Path(infoform.__file__).parent
 NOISE = {"regression": 0.5}
-EXEMPT = ("likelihoods", "experiments", "cli", "report")  # the command and its report are to follow
+EXEMPT = ("likelihoods", "experiments")
 ANSWERS = {"classification": "class", "multilabel": "labels", "regression": "numbers"}
 
 

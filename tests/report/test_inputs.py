@@ -2,18 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import record_samples as samples
+from infoform.records import FitResult
+from infoform.records.json_values import from_json, to_json
 from infoform.report.inputs import Run, Study, read_inputs
+from record_samples import record as _record
 
 
-def _record(verb: str, began: str = "2026-01-01T10:00:00+00:00", **more: object) -> dict[str, object]:
-    return {"verb": verb, "options": {}, "result": {}, "notes": [], "began": began, "seconds": 5.0, **more}
-
-
-def _write(folder: Path, **records: dict[str, object]) -> Path:
+def _write(folder: Path, **records: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for verb, record in records.items():
         (folder / f"{verb}.json").write_text(json.dumps(record))
@@ -25,38 +27,30 @@ def test_a_folder_of_a_run_has_its_verbs(tmp_path: Path) -> None:
     assert isinstance(run, Run)
     assert run.name == "a"
     assert set(run.records) == {"fit", "evaluate"}
-    assert run.result("tune") == {}
+    assert run.tune is None
+    assert run.task == "classification"
 
 
 def test_an_update_overrules_the_first_fit(tmp_path: Path) -> None:
-    first, later = _record("fit", result={"num_data": 10, "prior": "p"}), _record("fit", result={"num_data": 20})
+    first, later = (_record("fit", result=samples.FIT | {"num_data": count}) for count in (10, 20))
     (run,) = read_inputs([_write(tmp_path / "a", fit=first, update=later)])
     assert isinstance(run, Run)
-    assert run.fit == {"num_data": 20, "prior": "p"}
+    assert run.fit == replace(from_json(FitResult, samples.FIT), num_data=20)
 
 
 def test_ranks_applied_by_a_plan_overrule_those_of_the_fit(tmp_path: Path) -> None:
-    layer = {"name": "0", "rank": 100, "nbytes": 900, "spectrum": {"rank": [1]}}
-    first = {
-        "settings": {"rank": 100, "structure": "inf"},
-        "layers": [layer],
-        "total_bytes": 900,
-        "structures": [
-            {"structure": "inf", "bytes": 900, "own": True},
-            {"structure": "diag", "bytes": 5, "own": False},
-        ],
-    }
-    smaller = {"layers": [{"name": "0", "rank": 7, "nbytes": 300}], "total_bytes": 300, "kept": 0.5}
-    folder = _write(tmp_path / "a", fit=_record("fit", result=first), plan=_record("plan", result=smaller))
+    folder = _write(tmp_path / "a", fit=_record("fit"), plan=_record("plan"))
     (told,) = read_inputs([folder])
     assert isinstance(told, Run)
-    assert told.fit["total_bytes"] == 900  # it was only told
-    _write(folder, plan=_record("plan", result=smaller, options={"apply": True}))
+    assert told.fit is not None
+    assert told.fit.total_bytes == 900  # it was only told
+    _write(folder, plan=_record("plan", options={"apply": True}))
     (run,) = read_inputs([folder])
     assert isinstance(run, Run)
-    assert run.fit["layers"] == [{"name": "0", "rank": 7, "nbytes": 300, "spectrum": {"rank": [1]}}]
-    assert (run.fit["total_bytes"], run.fit["kept"], run.fit["settings"]["rank"]) == (300, 0.5, "by layer")
-    assert [one["bytes"] for one in run.fit["structures"]] == [300, 5]
+    assert run.fit is not None
+    assert to_json(run.fit.layers) == [samples.PLAN["layers"][0] | {"spectrum": samples.SPECTRUM}]
+    assert (run.fit.total_bytes, run.fit.kept, run.fit.settings.rank) == (300, 0.5, "by layer")
+    assert [size.bytes for size in run.fit.structures] == [5, 300]
 
 
 def test_results_older_than_the_posterior_are_known(tmp_path: Path) -> None:
@@ -87,6 +81,11 @@ def test_single_files_and_folders_of_results(tmp_path: Path) -> None:
     (run,) = read_inputs([tmp_path / "scores.json"])
     assert isinstance(run, Run)
     assert set(run.records) == {"evaluate"}
+    assert run.task == "classification"
+    (tmp_path / "scores.json").write_text(json.dumps(_record("evaluate", result=samples.EVALUATE_NUMBERS)))
+    (run,) = read_inputs([tmp_path / "scores.json"])
+    assert isinstance(run, Run)
+    assert run.task == "regression"
 
 
 @pytest.mark.parametrize(

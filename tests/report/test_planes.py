@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from test_page import _specs, opened
 
+from infoform.cli.catalogue import find_experiment
 from infoform.records.study_result import Result
 from infoform.report import make_report
 
@@ -35,7 +36,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "samples": 100, "split": 0,
     }  # fmt: skip
     Result("uci-landscape", settings, 0, len(pieces), pieces=pieces).save(folder / "uci-landscape.json")
-    (folder / "report.html").write_text(make_report([folder / "uci-landscape.json"]), encoding="utf-8")
+    (folder / "report.html").write_text(
+        make_report([folder / "uci-landscape.json"], find_experiment=find_experiment), encoding="utf-8"
+    )
     return folder / "report.html"
 
 
@@ -82,7 +85,7 @@ def test_the_slider_of_the_cuts_goes_through_the_prior_precisions(page: Any) -> 
 def test_an_unfinished_result_has_no_planes(tmp_path: Path) -> None:
     content = {"sets": ["boston"], "points": 3}
     Result("uci-landscape", content, 0, 7, pieces={}).save(tmp_path / "uci-landscape.json")
-    text = make_report([tmp_path / "uci-landscape.json"])
+    text = make_report([tmp_path / "uci-landscape.json"], find_experiment=find_experiment)
     assert "are done; run" in text
     assert "The plane of" not in text
 

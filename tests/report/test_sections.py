@@ -57,12 +57,16 @@ def test_a_run_has_the_sections_that_it_has_results_for(page_file: Path, name: s
 
 def test_the_summary_says_the_scores_in_words(page_file: Path) -> None:
     run = _run(page_file, "inf")
-    found = run.result("evaluate")
+    result = run.evaluate
+    assert result is not None
+    assert result.confidences is not None
+    assert result.unknown is not None
+    assert result.unknown.classes is not None
+    assert run.fit is not None
     said = " ".join(next(block for block in summary.section(run).blocks if isinstance(block, Sentences)).items)
-    sure = found["sure"]
-    assert f"given with 90\u00a0% confidence or more, {percent(sure['right'])} were right" in said
-    assert f"of the unknown one {percent(found['unknown']['entropy']['auroc'])} of the time" in said
-    assert size(run.fit["total_bytes"]) in said
+    assert f"given with 90\u00a0% confidence or more, {percent(result.confidences.sure.right)} were right" in said
+    assert f"of the unknown one {percent(result.unknown.classes.entropy.auroc)} of the time" in said
+    assert size(run.fit.total_bytes) in said
     assert "over-confident" in said  # as the network alone is
 
 
@@ -99,20 +103,21 @@ def test_every_chart_has_a_table_and_a_sentence(page_file: Path) -> None:
 
 def test_the_landscape_is_drawn_from_the_trials(page_file: Path) -> None:
     run = _run(page_file, "inf")
-    trials = run.result("tune")["trials"]
+    assert run.tune is not None
+    trials = run.tune.trials
     section = landscape.section(run)
     assert section is not None
     plane, cut = (block for block in section.blocks if isinstance(block, Chart))
     (heat, best) = plane.figure["data"]
     assert heat["type"] == "heatmap"
     for trial in trials:
-        row, column = heat["y"].index(trial["prior_precision"]), heat["x"].index(trial["num_data"])
-        assert heat["z"][row][column] == trial["scores"]["nll"]
-    least = min(trials, key=lambda trial: trial["scores"]["nll"])
-    assert (best["x"], best["y"]) == ([least["num_data"]], [least["prior_precision"]])
+        row, column = heat["y"].index(trial.prior_precision), heat["x"].index(trial.num_data)
+        assert heat["z"][row][column] == trial.scores["nll"]
+    least = min(trials, key=lambda trial: trial.scores["nll"] or 0.0)
+    assert (best["x"], best["y"]) == ([least.num_data], [least.prior_precision])
     assert cut.slider is not None
     shown = [(x, y) for step in cut.slider.steps for x, y in zip(step.traces[0]["x"], step.traces[0]["y"], strict=True)]
-    assert sorted(shown) == sorted((trial["num_data"], trial["scores"]["nll"]) for trial in trials)
+    assert sorted(shown) == sorted((trial.num_data, trial.scores["nll"]) for trial in trials)
 
 
 def test_trials_that_lie_on_no_grid(change: Change) -> None:
@@ -126,7 +131,8 @@ def test_trials_that_lie_on_no_grid(change: Change) -> None:
     section = landscape.section(run)
     assert section is not None
     plane, cut = (block for block in section.blocks if isinstance(block, Chart))
-    count = len(run.result("tune")["trials"]) - 1
+    assert run.tune is not None
+    count = len(run.tune.trials) - 1
     assert plane.figure["data"][0]["type"] == "scatter"
     assert len(plane.figure["data"][0]["x"]) == count
     assert cut.slider is not None
@@ -139,7 +145,7 @@ def test_a_comparison_marks_the_best_and_says_what_does_not_compare(page_file: P
     assert "evaluated on different data ('test.csv' and 'test.npz')" in str(section.blocks[0])
     table = next(block for block in section.blocks if isinstance(block, Table))
     row = next(at for at, cells in enumerate(table.rows) if cells[0] == "Brier score")
-    scores = [run.result("evaluate")["scores"].get("brier") for run in runs[:2]]
+    scores = [run.evaluate.scores["brier"] or 0.0 for run in runs[:2] if run.evaluate is not None]
     better = 1 + scores.index(min(scores))
     assert {place for place in table.best if place[0] == row} == {(row, better)}
     row = next(at for at, cells in enumerate(table.rows) if cells[0] == "NLL")
@@ -150,6 +156,11 @@ def test_a_comparison_marks_the_best_and_says_what_does_not_compare(page_file: P
 
 
 def test_a_damaged_result_is_told_in_one_sentence(change: Change) -> None:
-    run = change("evaluate", lambda record: record["result"].pop("plain_scores"))
-    with pytest.raises(ValueError, match="or is damaged \\(KeyError: 'plain_scores'\\); run its verbs again"):
+    run = change("evaluate", lambda record: None)
+    file = run.path / "evaluate.json"
+    record = json.loads(file.read_text())
+    del record["result"]["plain_scores"]
+    file.write_text(json.dumps(record))
+    said = r"or is damaged \('result.plain_scores' is missing\); run 'infoform evaluate' again"
+    with pytest.raises(ValueError, match=said):
         make_report([run.path])

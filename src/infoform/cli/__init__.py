@@ -46,12 +46,12 @@ def root(
         infoform evaluate runs/a --data test.csv
         infoform predict runs/a --data new.csv --out predictions.csv
 
-    Nothing to try it on? `infoform demo` takes a minute. Each verb's --help has examples of its own.
+    To see it without data of your own, run `infoform demo`; it takes a minute. The --help of each verb has examples.
     """
 
 
 def _reflowed(text: str | None) -> str:
-    """Join the lines of paragraphs, so that a terminal of any width can break them; examples stay as they are."""
+    """Return a docstring with each paragraph on one line, which the terminal breaks; examples stay as they are."""
     parts = cleandoc(text or "").split("\n\n")
     return "\n\n".join(part if part.startswith(" ") else " ".join(part.split()) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Options in a YAML file: read as defaults that the command line overrules, and written so that a run can be repeated.
+"""Options in a YAML file: read before those of the command line, and written so that a run can be repeated.
 
 infoform fit --config options.yaml --rank 200
 """
@@ -11,7 +11,7 @@ import yaml
 
 from infoform.cli.mistakes import Mistake
 
-NOT_SAVED = ("config", "debug", "json", "quiet", "force", "restart", "help")  # how it was told, not what was done
+NOT_SAVED = ("config", "debug", "json", "quiet", "force", "restart", "help")  # they do not change the result
 
 
 def use_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -64,7 +64,7 @@ def write_config(context: typer.Context, path: Path) -> None:
 
 
 def _names(context: typer.Context) -> dict[str, str]:
-    """Return the parameters' own names by their long flags without dashes (`prior-rank`)."""
+    """Return the name of each parameter by its long flag without dashes: `prior_rank` by `prior-rank`."""
     names = {}
     for parameter in context.command.params:
         if parameter.name is None or parameter.name in ("config", "help"):

@@ -1,9 +1,10 @@
-"""What a fit tells about bytes: each layer's spectrum and its price by rank, and what other structures would take."""
+"""What a posterior costs in memory: each layer at every rank, and the whole in other structures."""
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,6 +12,7 @@ from infoform.laplace import Laplace
 from infoform.planner import plan
 from infoform.planning.after_fit import MAX_RANK
 from infoform.posteriors import STRUCTURES, RankedStructure
+from infoform.records.fit import ByRank, FittedLayer, Spectrum, StructureBytes
 
 if TYPE_CHECKING:
     from infoform.planning.plan import Plan
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 RANKS = sorted({round(10 ** (step / 10)) for step in range(34)})  # 1, 2, 3, 4, 5, 6, 8, 10, 13, ..., 1995
 
 
-def spectrum(laplace: Laplace, name: str) -> dict[str, Any] | None:
-    """Return the layer's K-th eigenvalue, the share kept by K pairs and their bytes, for some K; None without a basis.
+def spectrum(laplace: Laplace, name: str) -> Spectrum | None:
+    """Return a layer's K-th eigenvalue, the share of the energy that K pairs keep, and their bytes, for some K.
 
-    The bytes are of structure inf, which is the one that has a rank; None for the others.
+    None where the structure has no eigenbasis. The bytes are None where it has no rank; only inf has one.
     """
     curvature = laplace.curvature[name]
     structure = laplace.structure
@@ -35,57 +37,58 @@ def spectrum(laplace: Laplace, name: str) -> dict[str, Any] | None:
         curve = structure.rank_curve(curvature, max_rank=MAX_RANK)
         energy, nbytes = curve.energy, curve.nbytes + laplace.prior_bytes(name)
     places = torch.tensor(sorted({*(rank for rank in RANKS if rank < len(energy)), len(energy)})) - 1
-    return {
-        "rank": places + 1,
-        "eigenvalue": values[places],
-        "kept": (energy[places] / total).clamp_max(1) if total > 0 else torch.ones(len(places)),
-        "nbytes": None if nbytes is None else nbytes[places],
-    }
+    kept = (energy[places] / total).clamp_max(1) if total > 0 else torch.ones(len(places))
+    return Spectrum(
+        rank=(places + 1).tolist(),
+        eigenvalue=values[places].tolist(),
+        kept=kept.tolist(),
+        nbytes=None if nbytes is None else nbytes[places].tolist(),
+    )
 
 
-def by_rank(layers: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]] | None:
-    """Return the energy kept in all layers, as `fit` tells them, and their bytes, with one rank for all.
+def by_rank(layers: Sequence[FittedLayer]) -> ByRank | None:
+    """Return what all layers together keep and take if they all have the same rank.
 
-    None where a layer has no spectrum or no price. A layer with fewer pairs than the rank keeps them all.
+    None where a layer has no spectrum or no bytes by rank. A layer with fewer pairs than the rank keeps all of them.
     """
-    told = [(layer["spectrum"], layer["energy"]) for layer in layers]
-    if any(curve is None or curve["nbytes"] is None or energy is None for curve, energy in told):
-        return None
-    largest = max(int(curve["rank"][-1]) for curve, _ in told)
-    ranks = [*(rank for rank in RANKS if rank < largest), largest]
-    total = math.fsum(energy for _, energy in told)
-    kept, nbytes = [], []
-    for rank in ranks:
-        places = [int((curve["rank"] <= rank).sum()) - 1 for curve, _ in told]
-        shares = [float(curve["kept"][at]) * energy for (curve, energy), at in zip(told, places, strict=True)]
-        kept.append(math.fsum(shares) / total if total else 1.0)
-        nbytes.append(sum(int(curve["nbytes"][at]) for (curve, _), at in zip(told, places, strict=True)))
-    return {"rank": ranks, "kept": kept, "nbytes": nbytes}
+    curves: list[tuple[list[int], list[float], list[int], float]] = []
+    for layer in layers:
+        curve = layer.spectrum
+        if curve is None or curve.nbytes is None or layer.energy is None:
+            return None
+        curves.append((curve.rank, curve.kept, curve.nbytes, layer.energy))
+    largest = max(ranks[-1] for ranks, _, _, _ in curves)
+    total = math.fsum(energy for _, _, _, energy in curves)
+    table = ByRank([*(rank for rank in RANKS if rank < largest), largest], [], [])
+    for rank in table.rank:
+        places = [bisect_right(ranks, rank) - 1 for ranks, _, _, _ in curves]
+        shares = [shares[at] * energy for (_, shares, _, energy), at in zip(curves, places, strict=True)]
+        table.kept.append(math.fsum(shares) / total if total else 1.0)
+        table.nbytes.append(sum(nbytes[at] for (_, _, nbytes, _), at in zip(curves, places, strict=True)))
+    return table
 
 
-def structures(laplace: Laplace, planned: "Plan") -> list[dict[str, Any]]:
-    """Return the bytes of every structure at this run's rank: those of its own as they are, the others as planned."""
+def structures(laplace: Laplace, planned: "Plan") -> tuple[StructureBytes, ...]:
+    """Return the bytes of the posterior in its own structure, and as planned in every other one at the same rank."""
     settings = laplace.settings
     fit_options = replace(settings.fit, statistics="needed")
-    found = []
+    sizes = [StructureBytes(laplace.structure.label, planned.total_bytes, exact=True, own=True)]
     for name in STRUCTURES:
         if name != laplace.structure.label:
-            other = plan(
-                Laplace(
-                    laplace.model,
-                    laplace.likelihood,
-                    structure=settings.resolve(name),
-                    prior=laplace.prior,
-                    layers=settings.layers,
-                    fit_options=fit_options,
-                    seed=settings.seed,
-                )
+            other = Laplace(
+                laplace.model,
+                laplace.likelihood,
+                structure=settings.resolve(name),
+                prior=laplace.prior,
+                layers=settings.layers,
+                fit_options=fit_options,
+                seed=settings.seed,
             )
-            found.append({"structure": name, "bytes": other.total_bytes, "exact": other.exact, "own": False})
-    own = {"structure": laplace.structure.label, "bytes": planned.total_bytes, "exact": True, "own": True}
-    return sorted([*found, own], key=lambda one: one["bytes"])
+            expected = plan(other)
+            sizes.append(StructureBytes(name, expected.total_bytes, exact=expected.exact, own=False))
+    return tuple(sorted(sizes, key=lambda size: size.bytes))
 
 
 def weight_bytes(laplace: Laplace) -> int:
-    """Return the bytes of the network's own parameters."""
+    """Return the bytes of the network's parameters."""
     return sum(parameter.numel() * parameter.element_size() for parameter in laplace.model.parameters())

@@ -1,7 +1,7 @@
-"""Options that belong together as one dataclass: a verb takes it as one argument, the command line shows its fields.
+"""Options that belong together are one dataclass: the verb takes it as one argument, the command line has its fields.
 
-A field is `name: Annotated[type, typer.Option(...)] = default`; the wrapper's signature, which typer reads, has the
-fields in place of the dataclass.
+A field is `name: Annotated[type, option(...)] = default`. typer reads the signature of a wrapper, in which the fields
+stand in the place of the dataclass.
 """
 
 import inspect
@@ -22,19 +22,20 @@ def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         inner = get_type_hints(kind, include_extras=True)
-        for one in fields(kind):
-            default = inspect.Parameter.empty if one.default is MISSING else one.default
+        for each in fields(kind):
+            default = inspect.Parameter.empty if each.default is MISSING else each.default
+            hint = inner[each.name]
             parameters.append(
-                inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=inner[one.name])
+                inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
             )
-        groups[parameter.name] = kind, [one.name for one in fields(kind)]
+        groups[parameter.name] = kind, [each.name for each in fields(kind)]
 
     @wraps(verb)
-    def flat(**given: Any) -> None:
+    def flat(**values: Any) -> None:
         gathered = {
-            name: kind(**{field: given.pop(field) for field in names}) for name, (kind, names) in groups.items()
+            name: kind(**{field: values.pop(field) for field in names}) for name, (kind, names) in groups.items()
         }
-        verb(**given, **gathered)
+        verb(**values, **gathered)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,6 +1,6 @@
-"""How the command ends: a mistake of the user's is told in one sentence and a non-zero code, never by a traceback.
+"""How the command ends: after a user's mistake, with one sentence and a non-zero exit code, never with a traceback.
 
-1: the input was wrong; 2: the command line was wrong; 130: interrupted. `--debug` shows the traceback.
+Exit code 1: the input was wrong; 2: the command line was wrong; 130: interrupted. `--debug` shows the traceback.
 """
 
 import sys
@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 INTERRUPTED = 130
-TOLD = (ValueError, TypeError, RuntimeError, OSError, ImportError, MemoryError)  # with a message meant for the user
+TOLD = (ValueError, TypeError, RuntimeError, OSError, ImportError, MemoryError)  # their messages are for users
 
 
 class Mistake(Exception):
@@ -33,11 +33,11 @@ class Verbs(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        given = list(sys.argv[1:] if args is None else args)
+        arguments = list(sys.argv[1:] if args is None else args)
         try:
-            code = super().main(given, "infoform", complete_var, False, windows_expand_args, **extra)
+            code = super().main(arguments, "infoform", complete_var, False, windows_expand_args, **extra)
         except Exception as error:
-            if "--debug" in given:
+            if "--debug" in arguments:
                 traceback.print_exc()
             say(f"error: {sentence(error)}", style="red")
             code = getattr(error, "exit_code", 1)

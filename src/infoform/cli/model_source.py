@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import ModelOptions
 from infoform.cli.references import absolute, describe_failure, find_object, shown
+from infoform.records.fit import NetworkSource
 
 NESTED = ("state_dict", "model_state_dict", "model", "weights")  # where training frameworks keep it
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.")  # what wrappers put before every name
@@ -21,27 +22,33 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.")  # what wrapp
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a network comes from; kept in a run, so that later verbs find it."""
+    """Where a network comes from; a run keeps it, so that later verbs can load the network."""
 
     model: str
     weights: str | None
     arguments: dict[str, Any]
 
     @classmethod
-    def given(cls, options: ModelOptions, earlier: Mapping[str, Any] | None = None) -> "ModelSource":
-        """Return what was given, completed by what an earlier run had."""
-        earlier = earlier or {}
-        model = absolute(options.model) if options.model is not None else earlier.get("model")
-        if model is None:
+    def given(cls, options: ModelOptions, earlier: NetworkSource | None = None) -> "ModelSource":
+        """Return what the options say, and what an earlier run had where they say nothing."""
+        if options.model is None and earlier is None:
             raise Mistake("a network is needed: give --model file.py:factory or --model package.module:factory.")
-        weights = earlier.get("weights") if options.weights is None else str(options.weights.resolve())
-        arguments = _arguments(options.model_arg) if options.model_arg else dict(earlier.get("arguments", {}))
-        return cls(model, weights, arguments)
+        before = earlier or NetworkSource("", None, {})
+        return cls(
+            model=before.model if options.model is None else absolute(options.model),
+            weights=before.weights if options.weights is None else str(options.weights.resolve()),
+            arguments=_arguments(options.model_arg) if options.model_arg else dict(before.arguments),
+        )
+
+    @property
+    def record(self) -> NetworkSource:
+        """Return where the network comes from, as a run keeps it."""
+        return NetworkSource(self.model, self.weights, self.arguments)
 
     def load(self, device: str, *, shapes: bool = False) -> nn.Module:
         """Build the network in evaluation mode, with its weights, on the device.
 
-        With `shapes` it may be one on the meta device, without any weights, and stays there.
+        With `shapes`, a network on the meta device, which has no weights, stays there.
         """
         model = build_model(self.model, self.arguments)
         if shapes and self.weights is None and any(parameter.is_meta for parameter in model.parameters()):
@@ -74,7 +81,7 @@ def build_model(reference: str, arguments: Mapping[str, Any]) -> nn.Module:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Read weights into the model, all of them; an error says in what they do not fit."""
+    """Read weights into the model; an error says which of them do not fit."""
     state = read_state(path)
     wanted = model.state_dict()
     for prefix in ("", *PREFIXES):
@@ -134,12 +141,12 @@ def find_device(name: str) -> torch.device:
         raise Mistake(f"--device must be auto, cpu, cuda or mps, got '{name}'.") from None
 
 
-def _arguments(given: list[str]) -> dict[str, Any]:
+def _arguments(texts: list[str]) -> dict[str, Any]:
     arguments = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise Mistake(f"--model-arg must be name=value, got '{one}'.")
+            raise Mistake(f"--model-arg must be name=value, got '{text}'.")
         arguments[name] = yaml.safe_load(value)
     return arguments
 

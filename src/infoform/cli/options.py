@@ -1,4 +1,7 @@
-"""The options that verbs share, in groups; nothing here imports torch, so that help and completion are quick."""
+"""The options that verbs share: one alias each, and one class for those that belong together.
+
+Nothing here imports torch, so that help and completion are quick.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -13,8 +16,24 @@ from infoform.cli.config_file import use_config
 MAX_SEED = 2**63 - 1  # that torch takes
 
 
+def option(panel: str | None, metavar: str | None, text: str, *flags: str, names: str = "", **more: Any) -> Any:
+    """Return an option of the command line.
+
+    Args:
+        panel: the part of the help where it stands.
+        metavar: what stands for its value in the help; None for a switch.
+        text: what the help says.
+        flags: its flags, where they are not made from its name.
+        names: tables of the library with the names that it takes ("infoform.priors:PRIORS"), for completion.
+        more: whatever else `typer.Option` takes.
+    """
+    if names:
+        more["autocompletion"] = names_in(*names.split())
+    return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
 def names_in(*tables: str) -> Callable[[str], list[str]]:
-    """Complete by names in the library's tables ("infoform.posteriors:STRUCTURES"), read when they are asked for."""
+    """Return a completion by the names in tables of the library, which are read when they are asked for."""
 
     def complete(incomplete: str) -> list[str]:
         names: list[str] = []
@@ -26,142 +45,116 @@ def names_in(*tables: str) -> Callable[[str], list[str]]:
     return complete
 
 
+def check_seed(seed: int | None) -> int | None:
+    """Refuse seeds that torch does not take; a range in the option itself would fill the help."""
+    if seed is not None and not 0 <= seed <= MAX_SEED:
+        raise typer.BadParameter(f"a seed lies between 0 and {MAX_SEED}, got {seed}.")
+    return seed
+
+
 Run = Annotated[Path, typer.Argument(help="Folder of the run, made by `infoform fit`.", metavar="RUN")]
 DataSpec = Annotated[
     str,
-    typer.Option(
-        "--data",
-        "-d",
-        metavar="DATA",
-        help="Folder of images, .csv/.parquet table, .npz, or loader.py:function.",
-        rich_help_panel="Data",
-    ),
+    option("Data", "DATA", "Folder of images, .csv or .parquet table, .npz, or loader.py:function.", "--data", "-d"),
 ]
-
 Restart = Annotated[
-    bool,
-    typer.Option(
-        "--restart", help="Forget what an interrupted command has predicted so far.", rich_help_panel="Output"
-    ),
+    bool, option("Output", None, "Forget the predictions that an interrupted command has saved.", "--restart")
 ]
+RANK = "Eigenpairs that each layer keeps: a number (100), a share (0.05) or {layer: number}."
+STRUCTURES = "infoform.posteriors:STRUCTURES infoform.posteriors:PRESETS"
+KINDS = "infoform.predicting.predictor:KINDS"
+Storage = Annotated[
+    str | None, option("Posterior", "DTYPE", "Number type of the stored posterior: float32, bfloat16 or uint8.")
+]
+MaxMemory = Annotated[
+    str | None,
+    option("Fit", "SIZE", "Memory for the fit beside model and data, such as 2GB; layers are fitted in groups."),
+]
+PredictionSeed = Annotated[int | None, option("Prediction", "N", "Seed of the random numbers.", callback=check_seed)]
 
 
 @dataclass(frozen=True)
 class Output:
     """How a verb is told things and tells them; every verb takes these."""
 
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Write the result as JSON here too; - prints it.", rich_help_panel="Output"),
-    ] = None
+    json: Annotated[str | None, option("Output", "PATH", "Write the result as JSON to this file too; - prints it.")] = (
+        None
+    )
     config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
+        option(
+            "Output",
+            "FILE",
+            "Read options from this YAML file; those on the command line win.",
             callback=use_config,
             is_eager=True,
-            help="YAML file of options; those given here overrule it.",
-            rich_help_panel="Output",
         ),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.", rich_help_panel="Output")] = False
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")
-    ] = False
+    quiet: Annotated[bool, option("Output", None, "Show no progress bars.", "--quiet", "-q")] = False
+    debug: Annotated[bool, option("Output", None, "Show the traceback of an error.", "--debug")] = False
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Where the network comes from; what a run was fitted with, where not given."""
+    """Where the network comes from; for what is not given, the verbs after `fit` take what the fit had."""
 
     model: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Model",
+            "FACTORY",
+            "Function that returns the network: model.py:net or package.module:net.",
             "--model",
             "-m",
-            metavar="FACTORY",
-            help="model.py:factory or package.module:factory; called without arguments, gives the network.",
-            rich_help_panel="Model",
         ),
     ] = None
     weights: Annotated[
         Path | None,
-        typer.Option(
-            "--weights",
-            "-w",
-            metavar="FILE",
-            help="Its trained weights: safetensors, or a state_dict saved by torch.save.",
-            rich_help_panel="Model",
-        ),
+        option("Model", "FILE", "Trained weights: .safetensors, or a state_dict from torch.save.", "--weights", "-w"),
     ] = None
     model_arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Argument for the factory; can be repeated.", rich_help_panel="Model"),
+        list[str] | None, option("Model", "NAME=VALUE", "Argument of that function; can be repeated.")
     ] = None
-    device: Annotated[
-        str, typer.Option(metavar="NAME", help="cpu, cuda, mps; auto: a GPU if there is one.", rich_help_panel="Model")
-    ] = "auto"
+    device: Annotated[str, option("Model", "NAME", "cpu, cuda or mps; auto takes a GPU if there is one.")] = "auto"
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How data are read; as the run's fit read them, where not given."""
+    """How data are read; for what is not given, the verbs after `fit` take what the fit had."""
 
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Target: column of a table (a,b for several), or array of an .npz.",
-            rich_help_panel="Data",
-        ),
+        option("Data", "NAME", "Where the targets are: column of a table (a,b for several), or array of an .npz."),
     ] = None
-    inputs: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Array of inputs in an .npz.", rich_help_panel="Data")
-    ] = None
+    inputs: Annotated[str | None, option("Data", "NAME", "Array of an .npz that holds the inputs.")] = None
     ignore: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Columns that are no inputs: id,name.", rich_help_panel="Data"),
+        str | None, option("Data", "NAMES", "Columns of a table that the network does not take: id,name.")
     ] = None
     classes: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Names of the classes in the order of the network's outputs: cat,dog. Sorted, where not given.",
-            rich_help_panel="Data",
-        ),
+        option("Data", "NAMES", "Classes in the order of the network's outputs: cat,dog. Default: sorted by name."),
     ] = None
     divide_by: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="Divide the inputs of an .npz or table, 255 say.", rich_help_panel="Data"),
+        float | None, option("Data", "NUMBER", "Divide the inputs of a table or .npz by this number, such as 255.")
     ] = None
-    image_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Resize images to 224 or 224x320 (height x width).", rich_help_panel="Data"),
-    ] = None
+    image_size: Annotated[str | None, option("Data", "SIZE", "Resize images to 224 or 224x320 (height x width).")] = (
+        None
+    )
     image_mean: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            help="Subtract from pixels, which lie in 0..1: 0.485,0.456,0.406.",
-            rich_help_panel="Data",
-        ),
+        str | None, option("Data", "NUMBERS", "Subtract this from pixels between 0 and 1: 0.485,0.456,0.406.")
     ] = None
-    image_std: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBERS", help="Divide pixels by it: 0.229,0.224,0.225.", rich_help_panel="Data"),
-    ] = None
+    image_std: Annotated[str | None, option("Data", "NUMBERS", "Then divide by this: 0.229,0.224,0.225.")] = None
     gray: Annotated[
         bool | None,
-        typer.Option("--gray/--colour", help="Images with one channel, or three (default).", rich_help_panel="Data"),
+        option("Data", None, "Read images with one channel, or with three (the default).", "--gray/--colour"),
     ] = None
     batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Examples at a time; 128 where not given.", rich_help_panel="Data"),
+        int | None, option("Data", "N", "Examples in a batch. Default: 128, or as in the fit.", min=1)
     ] = None
 
     def filled(self, earlier: dict[str, Any]) -> "DataOptions":
         """Take what is not given from the options of an earlier run."""
-        missing = {one.name: earlier.get(one.name) for one in fields(self) if getattr(self, one.name) is None}
+        missing = {each.name: earlier.get(each.name) for each in fields(self) if getattr(self, each.name) is None}
         return replace(self, **missing)
 
 
@@ -171,103 +164,67 @@ class PosteriorOptions:
 
     structure: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="inf, diag, kfac, efb, full, or the paper's: inf-paper, efb-paper, okf-paper.",
-            autocompletion=names_in("infoform.posteriors:STRUCTURES", "infoform.posteriors:PRESETS"),
-            rich_help_panel="Posterior",
+        option(
+            "Posterior",
+            "NAME",
+            "Form of the posterior: inf, diag, kfac, efb, full, or as in the paper: inf-paper, efb-paper, okf-paper.",
+            names=STRUCTURES,
         ),
     ] = "inf"
-    rank: Annotated[
-        str,
-        typer.Option(
-            metavar="K", help="Eigenpairs a layer: 100, a share 0.05, or {layer: K}.", rich_help_panel="Posterior"
-        ),
-    ] = "100"
+    rank: Annotated[str, option("Posterior", "K", RANK)] = "100"
     prior: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="isotropic or activation; where not given, activation for inf on a classifier.",
-            autocompletion=names_in("infoform.priors:PRIORS"),
-            rich_help_panel="Posterior",
+        option(
+            "Posterior",
+            "NAME",
+            "isotropic or activation. Default: activation for inf on a classifier, else isotropic.",
+            names="infoform.priors:PRIORS",
         ),
     ] = None
-    prior_rank: Annotated[
-        int, typer.Option(metavar="K", help="Directions of the activation prior.", rich_help_panel="Posterior")
-    ] = 8
+    prior_rank: Annotated[int, option("Posterior", "K", "Directions of the activation prior.")] = 8
     prior_strength: Annotated[
         float | None,
-        typer.Option(
-            metavar="S",
-            help="Of the activation prior; where not given 30, and 1 once tuned by evidence.",
-            rich_help_panel="Posterior",
-        ),
+        option("Posterior", "S", "Strength of the activation prior. Default: 30, and 1 once tuned by evidence."),
     ] = None
     prior_precision: Annotated[
-        float | None, typer.Option(metavar="TAU", help="Prior precision, before tuning.", rich_help_panel="Posterior")
+        float | None, option("Posterior", "TAU", "Prior precision τ, until `infoform tune` chooses one.")
     ] = None
     layers: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Layers with a posterior, as 'head.*'; can be repeated.",
-            rich_help_panel="Posterior",
-        ),
+        option("Posterior", "PATTERN", "Layers that get a posterior, such as 'head.*'; can be repeated. Default: all."),
     ] = None
     fisher: Annotated[
         str,
-        typer.Option(
-            metavar="KIND",
-            help="mc, exact or empirical.",
-            autocompletion=names_in("infoform.likelihoods:FISHER_KINDS"),
-            rich_help_panel="Posterior",
+        option(
+            "Posterior",
+            "KIND",
+            "Estimate of the Fisher information: mc, exact or empirical.",
+            names="infoform.likelihoods:FISHER_KINDS",
         ),
     ] = "mc"
-    fisher_samples: Annotated[
-        int, typer.Option(metavar="N", help="Labels drawn an example, for mc.", rich_help_panel="Posterior")
-    ] = 1
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DTYPE", help="float32, bfloat16 or uint8 for what is stored.", rich_help_panel="Posterior"
-        ),
-    ] = None
+    fisher_samples: Annotated[int, option("Posterior", "N", "Labels drawn for each example, with mc.")] = 1
+    storage: Storage = None
     autocast: Annotated[
-        str | None,
-        typer.Option(metavar="DTYPE", help="bfloat16 or float16 forward passes.", rich_help_panel="Posterior"),
+        str | None, option("Posterior", "DTYPE", "Number type of the forward passes: bfloat16 or float16.")
     ] = None
-    seed: Annotated[
-        int, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of drawn labels.", rich_help_panel="Posterior")
-    ] = 0
+    seed: Annotated[int, option("Posterior", "N", "Seed of the labels that are drawn.", callback=check_seed)] = 0
 
 
 @dataclass(frozen=True)
 class PredictOptions:
     """How predictions are made."""
 
-    kind: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="linear, mc or linear-mc.",
-            autocompletion=names_in("infoform.predicting.predictor:KINDS"),
-            rich_help_panel="Prediction",
-        ),
-    ] = "linear"
-    samples: Annotated[
-        int, typer.Option(metavar="M", help="Networks or logits drawn.", rich_help_panel="Prediction")
-    ] = 100
+    kind: Annotated[str, option("Prediction", "KIND", "How to predict: linear, mc or linear-mc.", names=KINDS)] = (
+        "linear"
+    )
+    samples: Annotated[int, option("Prediction", "M", "How many networks, or outputs, are drawn.")] = 100
     link: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="Logits to probabilities: mc, probit or bridge.",
-            autocompletion=names_in("infoform.likelihoods:LINKS"),
-            rich_help_panel="Prediction",
+        option(
+            "Prediction",
+            "NAME",
+            "How logits become probabilities: mc, probit or bridge.",
+            names="infoform.likelihoods:LINKS",
         ),
     ] = "mc"
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of what is drawn.", rich_help_panel="Prediction"),
-    ] = None
+    seed: PredictionSeed = None

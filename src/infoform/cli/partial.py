@@ -1,8 +1,8 @@
-"""Predictions that survive an interruption: those of finished batches, in a folder beside the output until it is there.
+"""Predictions that survive an interruption: finished batches wait in a folder beside the output until all are done.
 
-A file holds the batches since the last one. It says which command, posterior and network it is of, with a checksum of
-each batch's data, and no other command goes on from it. Every batch draws its own random numbers, so that a verb that
-goes on ends with the bits of one that was never stopped.
+Each file of the folder holds the batches that were finished since the file before it, a checksum of the data of each
+batch, and the identity of the command: its options, the posterior and the network. No other command goes on from it.
+Every batch draws its own random numbers, so the result has the same bits whether the command was stopped or not.
 """
 
 import hashlib
@@ -24,11 +24,12 @@ from infoform.cli.mistakes import Mistake, say
 from infoform.cli.run_folder import OpenRun
 from infoform.common import files as storage
 from infoform.common.digest import update_digest
+from infoform.common.same_work import Identity, refusal
 from infoform.network.batches import device_of
 from infoform.predicting.resumable_batches import BatchStore, StoredBatch
 from infoform.version import __version__
 
-FREE = ("run", "out", "model", "weights", "model-arg", "number", "by")  # options that say nothing about predictions
+FREE = ("run", "out", "model", "weights", "model-arg", "number", "by")  # options that change no prediction
 EVERY = 1.0  # seconds between two files, at least
 SHARE = 0.05  # of the time, at most, is spent on writing
 REMEDY = "add --restart to forget them"
@@ -36,7 +37,7 @@ REMEDY = "add --restart to forget them"
 
 @contextmanager
 def resumable(context: typer.Context, output: Path, run: OpenRun, *, restart: bool) -> Iterator["Parts"]:
-    """Keep what is predicted until the verb is done, and go on from what an earlier one kept."""
+    """Save the predictions of finished batches until the verb is done, and go on from those of an earlier command."""
     folder = output.with_name(f"{output.name}.part")
     parts = Parts(folder, _identity(context, run), device_of(run.laplace.model), restart=restart)
     try:
@@ -52,12 +53,12 @@ def resumable(context: typer.Context, output: Path, run: OpenRun, *, restart: bo
 class Parts:
     """The finished batches of one command, by the name of the data and their number."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], device: torch.device, *, restart: bool) -> None:
-        self._folder, self._identity, self._device = folder, dict(identity), device
-        self._outdated = restart  # what is in the folder is forgotten when there is something new
+    def __init__(self, folder: Path, identity: Identity, device: torch.device, *, restart: bool) -> None:
+        self._folder, self._identity, self._device = folder, identity, device
+        self._outdated = restart  # the folder's files are removed before the first new one is written
         self._digests: dict[str, int] = {}
-        self._found: dict[str, dict[str, Tensor]] = {}
-        self._waiting: dict[str, Mapping[str, Tensor]] = {}
+        self._earlier: dict[str, dict[str, Tensor]] = {}  # batches of an earlier command
+        self._waiting: dict[str, Mapping[str, Tensor]] = {}  # batches that are in no file yet
         self._files = 0
         self._next = 0.0  # when to write again
         if not restart:
@@ -65,19 +66,19 @@ class Parts:
 
     @property
     def any(self) -> bool:
-        """Whether there is something to go on from."""
+        """Tell whether there are batches to go on from."""
         return bool(self._digests)
 
     def of(self, data: str) -> BatchStore:
-        """Return the hook for one pass over these data."""
+        """Return the function that finds and stores the batches of one pass over these data."""
         numbers = count()
 
         def keep(raw: Any) -> StoredBatch:
             number = next(numbers)
             key, digest = f"{data}/{number}", update_digest(raw, 0)
-            if key in self._found and self._digests[key] != digest:
+            if key in self._earlier and self._digests[key] != digest:
                 raise Mistake(f"'{self._folder}' holds predictions of other data (batch {number} differs); {REMEDY}.")
-            return _Place(self, key, digest, self._found.get(key))
+            return _Place(self, key, digest, self._earlier.get(key))
 
         return keep
 
@@ -96,8 +97,8 @@ class Parts:
         if self._outdated:
             self.forget()
         self._folder.mkdir(exist_ok=True)
-        tensors = {f"{key}/{name}": one for key, made in waiting.items() for name, one in made.items()}
-        about = {"identity": self._identity, "digests": {key: self._digests[key] for key in waiting}}
+        tensors = {f"{key}/{name}": tensor for key, made in waiting.items() for name, tensor in made.items()}
+        about = {"identity": self._identity.values, "digests": {key: self._digests[key] for key in waiting}}
         storage.write_file(self._folder / f"{self._files:06d}.safetensors", tensors, {"parts": about})
         self._files += 1
         self._waiting = {}
@@ -120,19 +121,17 @@ class Parts:
                 raise Mistake(f"'{path}' is damaged, and its predictions are lost; {REMEDY}, and the others.") from None
             self._check(about["identity"])
             self._digests |= about["digests"]
-            for key, one in tensors.items():
+            for key, tensor in tensors.items():
                 batch, _, name = key.rpartition("/")
-                self._found.setdefault(batch, {})[name] = one
+                self._earlier.setdefault(batch, {})[name] = tensor
             self._files = int(path.stem) + 1
-        if self._found:
-            say(f"note: going on from {len(self._found)} batches in '{self._folder}'.", style="yellow")
+        if self._earlier:
+            say(f"note: going on from {len(self._earlier)} batches in '{self._folder}'.", style="yellow")
 
     def _check(self, earlier: Mapping[str, Any]) -> None:
-        for name in {**earlier, **self._identity}:
-            was, found = (one.get(name, "not given") for one in (earlier, self._identity))
-            if was != found:
-                told = f"{name} was {was}, is {found}"
-                raise Mistake(f"'{self._folder}' holds predictions of another command ({told}); {REMEDY}.")
+        differences = self._identity.differences(earlier)
+        if differences:
+            raise Mistake(refusal(f"'{self._folder}' holds predictions of another command", differences, remedy=REMEDY))
 
 
 @dataclass
@@ -148,13 +147,13 @@ class _Place:
         self.parts.add(self.key, self.digest, result)
 
 
-def _identity(context: typer.Context, run: OpenRun) -> dict[str, Any]:
-    """Return all that predictions depend on besides the data's values, by names for people."""
+def _identity(context: typer.Context, run: OpenRun) -> Identity:
+    """Return all that the predictions depend on besides the values of the data."""
     options = {f"--{name}": value for name, value in used_options(context).items() if name not in FREE}
     network = hashlib.sha256()
-    for name, one in run.laplace.model.state_dict().items():
-        network.update(f"{name} {storage.describe(one)}".encode() if isinstance(one, Tensor) else name.encode())
-    return {
+    for name, value in run.laplace.model.state_dict().items():
+        network.update(f"{name} {storage.describe(value)}".encode() if isinstance(value, Tensor) else name.encode())
+    values = {
         **options,
         "the posterior": hashlib.sha256(run.folder.posterior.read_bytes()).hexdigest()[:12],
         "the network": network.hexdigest()[:12],
@@ -162,3 +161,4 @@ def _identity(context: typer.Context, run: OpenRun) -> dict[str, Any]:
         "infoform": __version__,
         "torch": str(torch.__version__),
     }
+    return Identity(values)

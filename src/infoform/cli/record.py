@@ -3,21 +3,19 @@
     with recorded(context, output, folder=run) as record:
         ...
         record.console.print(table)
-        record.result = {...}
+        record.result = FitResult(...)
 
 writes RUN/fit.json and RUN/fit.options.yaml; `--json PATH` writes the JSON elsewhere too, `--json -` prints it.
 """
 
-import json
-import math
 import os
 import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,7 +27,9 @@ from rich.console import Console
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
-from infoform.common.provenance import commit
+from infoform.common.durations import show_duration
+from infoform.common.provenance import commit, peak_memory
+from infoform.records.verb_record import VerbRecord
 from infoform.version import __version__
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")
@@ -37,17 +37,17 @@ PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "torchmetrics")
 
 @dataclass
 class Record:
-    """What a verb says and leaves."""
+    """What a verb prints and writes."""
 
     verb: str
     console: Console
     progress: bool
-    result: dict[str, Any] = field(default_factory=dict)
+    result: Any = None  # a dataclass of infoform.records
     notes: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Say something that the user should know, and keep it."""
+        """Tell the user something, and write it into the record too."""
         self.notes.append(text)
         say(f"note: {text}", style="yellow")
 
@@ -56,7 +56,7 @@ class Record:
 def recorded(
     context: typer.Context, output: Output, *, folder: Path | None = None, name: str | None = None
 ) -> Iterator[Record]:
-    """Run a verb; where it succeeds, write its JSON and options into the folder and to `--json`."""
+    """Run a verb; if it succeeds, write its JSON and its options into the folder, and to `--json`."""
     verb = context.info_name or "infoform"
     if output.json not in (None, "-"):
         _check_file(Path(output.json))
@@ -74,18 +74,17 @@ def recorded(
             folder.rmdir()  # nothing half-done is left behind
         raise
     seconds = time.perf_counter() - start
-    content = {
-        "verb": verb,
-        "options": used_options(context),
-        "result": record.result,
-        "notes": record.notes,
-        "began": began.isoformat(timespec="seconds"),
-        "seconds": seconds,
-        "peak_memory_bytes": peak_memory(),
-        "commit": commit(),
-        "versions": versions(),
-    }
-    text = json.dumps(jsonable(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = VerbRecord(
+        verb=verb,
+        options=used_options(context),
+        result=record.result,
+        notes=tuple(record.notes),
+        began=began.isoformat(timespec="seconds"),
+        seconds=seconds,
+        peak_memory_bytes=peak_memory(),
+        commit=commit(),
+        versions=versions(),
+    ).text()
     name = name or verb
     if folder is not None:
         write_text(folder / f"{name}.json", text)
@@ -102,7 +101,7 @@ def recorded(
         record.written.append(target)
     if record.written:
         listed = ", ".join(str(path) for path in record.written)
-        record.console.print(f"{_duration(seconds)}; wrote {listed}", soft_wrap=True, markup=False)
+        record.console.print(f"{show_duration(seconds, digits=1)}; wrote {listed}", soft_wrap=True, markup=False)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -115,43 +114,19 @@ def write_text(path: Path, text: str) -> None:
         raise Mistake(f"'{path}' cannot be written: {error.strerror}; give another path.") from error
 
 
-def jsonable(value: Any) -> Any:
-    """Return a value as JSON can hold it; numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return jsonable(asdict(value))
-    if hasattr(value, "tolist"):  # tensors and arrays
-        return jsonable(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
-
-
 def versions() -> dict[str, str]:
-    """Return the versions that decide the numbers, of what is installed."""
-    found = {"python": platform.python_version(), "infoform": __version__}
+    """Return the versions of the installed packages that the numbers depend on."""
+    numbers = {"python": platform.python_version(), "infoform": __version__}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            numbers[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
-
-
-def peak_memory() -> int | None:
-    """Return the largest resident size of this process in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return numbers
 
 
 def _check_file(path: Path) -> None:
-    """See that a file can be there, before the work of which it is to tell."""
+    """Raise if the file cannot be written; it is better to know before the work than after it."""
     if path.is_dir() or not path.resolve().parent.is_dir():
         reason = "it is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
         raise Mistake(f"'{path}' cannot be written: {reason}; give another path.")
@@ -165,7 +140,3 @@ def _make(folder: Path | None) -> bool:
     except OSError as error:
         raise Mistake(f"the folder '{folder}' cannot be made: {error.strerror}; give another one.") from error
     return True
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

@@ -13,7 +13,7 @@ from infoform.cli.mistakes import Mistake
 
 
 def find_object(reference: str, what: str) -> Any:
-    """Return the object; `what` says in an error what it was to be ("--model")."""
+    """Return the object; `what` is the option that names it ("--model"), for the message of an error."""
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
         raise Mistake(f"{what} must be file.py:name or package.module:name, got '{reference}'; add ':' and a name.")
@@ -21,17 +21,17 @@ def find_object(reference: str, what: str) -> Any:
     if is_file and not Path(place).is_file():
         raise Mistake(f"there is no file '{shown(place)}', which {what} names; check the path.")
     module = _load_file(Path(place), what) if is_file else _load_module(place, what)
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             have = ", ".join(_public_names(module)[:8])
             raise Mistake(f"'{shown(place)}' has no '{name}', which {what} names; it has {have or 'nothing public'}.")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def absolute(reference: str) -> str:
-    """Return the reference so that it holds in any folder."""
+    """Return the reference with an absolute path, which holds in any folder."""
     place, _, name = reference.rpartition(":")
     return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else reference
 
@@ -42,7 +42,7 @@ def shown(path: str) -> str:
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return an error in the user's own code as a phrase: what, and in which line of which file."""
+    """Return an error in the user's code as a phrase: what happened, and in which line of which file."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f", line {frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
     if isinstance(error, SyntaxError):
@@ -94,5 +94,9 @@ def _load_module(name: str, what: str) -> ModuleType:
 
 
 def _public_names(module: ModuleType) -> list[str]:
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    return [name for name in own if not name.startswith("_")]
+    """Return the names that the module itself defines, and not those that it imports."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    ]

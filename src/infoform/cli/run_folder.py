@@ -1,17 +1,14 @@
 """A run: the folder that `fit` makes and the other verbs read and add to.
 
 posterior.safetensors     the posterior; `tune` writes it again, with another τ
-fit.json, tune.json, ...  the last result of each verb
-fit.options.yaml, ...     the options it used; `infoform fit --config` does it again
-trials.json               of a search, which goes on from there
+fit.json, tune.json, ...  the last record of each verb, see infoform.records
+fit.options.yaml, ...     the options of that verb; `infoform fit --config` does the same again
+trials.json               the trials of a search; an interrupted search goes on from them
 """
 
-import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -21,9 +18,12 @@ from infoform.cli.model_source import ModelSource
 from infoform.cli.options import DataOptions, ModelOptions
 from infoform.cli.sources import Data, Reading, open_data
 from infoform.laplace import Laplace
+from infoform.likelihoods import Likelihood
 from infoform.network.batches import device_of, read_batch, read_outputs
+from infoform.records import COMMANDS, FitResult, VerbRecord, read_record
+from infoform.records.fit import DataFacts
 
-LATER = ("plan", "tune", "trials", "predict", "evaluate", "acquire", "report")
+LATER = ("update", "plan", "tune", "trials", "predict", "evaluate", "acquire", "report")  # what `fit` removes
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,19 @@ class RunFolder:
         return self.path / "trials.options.yaml"
 
     def forget_results(self) -> None:
-        """Remove what the verbs after `fit` left, when the posterior that they used is replaced."""
+        """Remove what later verbs left, since the posterior that they used is replaced."""
         for name in LATER:
             for file in self.path.glob(f"{name}.*"):
                 shutil.rmtree(file) if file.is_dir() else file.unlink()
 
-    def fit_record(self) -> dict[str, Any]:
+    def fit_record(self) -> VerbRecord[FitResult]:
         """Return what the fit wrote about itself."""
         if not self.path.is_dir():
             raise Mistake(f"there is no folder '{self.path}'; make a run by 'infoform fit {self.path} ...'.")
         file = self.path / "fit.json"
         if not file.is_file() or not self.posterior.is_file():
             raise Mistake(f"'{self.path}' holds no posterior; make one by 'infoform fit {self.path} ...'.")
-        try:
-            record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            record["result"]["model"]["model"], record["result"]["data"]["facts"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise Mistake(f"'{file}' was not written by 'infoform fit' or is damaged; fit again.") from error
-        return record
+        return read_record(file, FitResult, COMMANDS["fit"])
 
 
 @dataclass(frozen=True)
@@ -72,29 +67,29 @@ class OpenRun:
     folder: RunFolder
     laplace: Laplace
     options: DataOptions
-    facts: Mapping[str, Any]
+    facts: DataFacts
 
     @classmethod
     def load(cls, path: Path, model: ModelOptions, data: DataOptions) -> "OpenRun":
         folder = RunFolder(path)
         record = folder.fit_record()
-        network = ModelSource.given(model, record["result"]["model"]).load(model.device)
+        network = ModelSource.given(model, record.result.model).load(model.device)
         laplace = Laplace.load(folder.posterior, network)
-        earlier = {name.replace("-", "_"): value for name, value in record["options"].items()}
-        return cls(folder, laplace, data.filled(earlier), record["result"]["data"]["facts"])
+        earlier = {name.replace("-", "_"): value for name, value in record.options.items()}
+        return cls(folder, laplace, data.filled(earlier), record.result.data.facts)
 
     def read(self, spec: str, *, labelled: bool) -> Data:
         """Open data of the same form as the fit's."""
-        return read_for(self.laplace.model, spec, self.options, self.laplace.likelihood.name, self.facts, labelled)
+        return read_for(self.laplace.model, spec, self.options, self.laplace.likelihood, self.facts, labelled)
 
     @property
     def classes(self) -> list[str] | None:
-        found: list[str] | None = self.facts.get("classes")
-        return found
+        """Return the names of the classes, in the order of the network's outputs, where they are known."""
+        return self.facts.classes
 
     @property
     def has_curvature(self) -> bool:
-        """Tell whether the file holds all that the fit measured, or the posterior alone."""
+        """Tell whether the file holds the whole curvature, or the posterior alone."""
         try:
             return bool(self.laplace.curvature)
         except ValueError:
@@ -105,16 +100,16 @@ def read_for(
     model: nn.Module,
     spec: str,
     options: DataOptions,
-    likelihood: str,
-    facts: Mapping[str, Any],
+    likelihood: Likelihood,
+    facts: DataFacts,
     labelled: bool,
 ) -> Data:
-    """Open data and see that the model takes them."""
+    """Open data, and raise if the network does not take their first batch or has another number of classes."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     data = open_data(spec, Reading(options, likelihood, dtype, facts, labelled))
     outputs = _try_one_batch(model, data, spec)
-    classes = data.facts.get("classes")
-    if likelihood == "classification" and classes is not None and len(classes) != outputs:
+    classes = data.facts.classes
+    if likelihood.one_of_many and classes is not None and len(classes) != outputs:
         raise Mistake(
             f"the network has {outputs} outputs and '{spec}' {len(classes)} classes ({', '.join(classes[:4])}"
             f"{', ...' if len(classes) > 4 else ''}); name a class for each output with --classes."

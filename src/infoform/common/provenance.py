@@ -1,4 +1,4 @@
-"""What a result must say of the run that made it: the commit of the code, and the memory it took."""
+"""What a result must say about the run that made it: the commit of the code, and the memory that it took."""
 
 import subprocess
 import sys
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def commit(folder: Path = Path(__file__).parent) -> str | None:
-    """Return twelve digits, with a `+` where the code was changed since; None where git does not know these files.
+    """Return the commit of the code in twelve digits, with a `+` where the code was changed since.
 
-    A package installed inside somebody else's repository (in its `.venv`, say) is not tracked there: that commit is
-    not ours.
+    None where git does not track these files: a package that is installed inside another repository (in its `.venv`,
+    for example) is not tracked there, and the commit of that repository is not ours.
     """
     try:
         if _git(folder, "ls-files", "--", "*.py") == "":
@@ -22,7 +22,7 @@ def commit(folder: Path = Path(__file__).parent) -> str | None:
 
 
 def peak_memory() -> int | None:
-    """Return the largest resident size of this process in bytes; None where the system does not tell."""
+    """Return the largest resident size of this process so far, in bytes; None where the system does not tell it."""
     try:
         import resource
     except ImportError:

@@ -39,3 +39,9 @@ class Dimensions:
     @property
     def outer(self) -> bool:
         return self.positions == 1 and self.groups == 1
+
+    @property
+    def uses(self) -> int:
+        """Return how often an example uses the weight, which an example batch must have told."""
+        assert self.positions is not None
+        return self.positions

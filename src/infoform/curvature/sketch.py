@@ -47,3 +47,8 @@ def nystrom(
 def is_sketched(size: int, columns: int) -> bool:
     """Whether so many leading eigenvectors of a moment of this size come from a sketch of it."""
     return size > EXACT_LIMIT and columns < size
+
+
+def sketch_width(size: int, columns: int) -> int:
+    """Return the columns c of Ω where so many eigenvectors of a moment of this size are kept."""
+    return min(size, columns + OVERSAMPLING)

@@ -1,7 +1,7 @@
-"""Data sets of the experiments: to add one, write a file and a line in `DATA_SETS`.
+"""Data sets of the experiments; to add one, write a file and a line in `DATA_SETS`.
 
 Files are read from the folder that the environment variable INFOFORM_DATA names, or from `~/.cache/infoform`, where
-downloads go; a module is imported only when it is used.
+downloads go. A module is imported only when it is used.
 """
 
 DATA_SETS: dict[str, str] = {  # name -> module

@@ -1,4 +1,4 @@
-"""CIFAR-10: 50,000 and 10,000 colour photographs of ten classes, 32×32.
+"""CIFAR-10: 50,000 colour photographs for training and 10,000 for testing, of ten classes, 32×32.
 
 Read from `cifar10.npz` (`train_images` (N, 32, 32, 3), `train_labels`, `test_images`, `test_labels`) or from the
 "python version" as torchvision unpacks it (`cifar-10-batches-py`).
@@ -20,7 +20,26 @@ BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": 
 
 
 def load(part: str, *, root: str | os.PathLike[str] | None = None, download: bool = False) -> Images:
-    """Return the part "train" or "test"; `download=True` lets torchvision download it into `root` first."""
+    """Return one part of CIFAR-10.
+
+    Args:
+        part: `"train"` or `"test"`.
+        root: The folder to look in; if None, the folder INFOFORM_DATA and then `~/.cache/infoform`.
+        download: Whether torchvision downloads the data into `root` first.
+
+    Returns:
+        Pixels (N, 3, 32, 32) of bytes, and classes (N,).
+
+    Raises:
+        ValueError: If `part` is neither of the two.
+        FileNotFoundError: If the files are in none of the folders.
+        ImportError: If `download` is True and torchvision cannot be imported.
+
+    Examples:
+        >>> from infoform.data import cifar10
+        >>> len(cifar10.load("test"))  # doctest: +SKIP
+        10000
+    """
     check_part(part)
     if download:
         root = fetch("CIFAR10", root, train=part == "train")
@@ -38,7 +57,7 @@ def load(part: str, *, root: str | os.PathLike[str] | None = None, download: boo
 
 
 def read_batch(path: Path) -> dict[bytes, Any]:
-    """Read one pickled batch, which may hold arrays and plain values only: no code is run."""
+    """Return one pickled batch; anything but arrays and plain values is refused, so no code is run."""
     batch: dict[bytes, Any] = _ArrayUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     return batch
 

@@ -1,6 +1,6 @@
-"""What the loaders of images share: pictures with their classes, and where files are looked for.
+"""Pictures with their classes, and the folders in which data sets of images are looked for.
 
-A file is looked for in `root` if one is given; else in the folder INFOFORM_DATA, then in `~/.cache/infoform`.
+A file is looked for in `root` if one is given, otherwise in the folder INFOFORM_DATA and then in `~/.cache/infoform`.
 """
 
 import os
@@ -17,7 +17,15 @@ CACHE = Path("~/.cache/infoform")
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Pictures and their classes."""
+    """Pictures and their classes.
+
+    Examples:
+        >>> import torch
+        >>> from infoform.data.images import Images
+        >>> images = Images(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 1]))
+        >>> len(images), len(images[:2])
+        (3, 2)
+    """
 
     pixels: Tensor  # (N, C, H, W), uint8
     labels: Tensor  # (N,), int64
@@ -29,7 +37,12 @@ class Images:
         return Images(self.pixels[rows], self.labels[rows])
 
     def scaled(self, mean: Sequence[float], std: Sequence[float]) -> Tensor:  # (N, C, H, W), float32
-        """Return the pixels between 0 and 1, less the mean and over the standard deviation of every channel."""
+        """Return the pixels as numbers from 0 to 1, minus a mean and divided by a standard deviation.
+
+        Args:
+            mean: One mean for each channel.
+            std: One standard deviation for each channel.
+        """
         shape = (1, -1, 1, 1)
         return (self.pixels / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)
 
@@ -44,7 +57,17 @@ def spaced(available: int, count: int) -> Tensor:  # -> (min(count, available),)
 
 
 def find(what: str, names: Sequence[str], root: str | os.PathLike[str] | None, *, remedy: str) -> Path:
-    """Return the first of these files or folders that exists, in the order of roots, then of names."""
+    """Return the first file or folder that exists, in the order of the roots and then of the names.
+
+    Args:
+        what: The data set, for the error.
+        names: Paths of files or folders, relative to a root.
+        root: The folder to look in; if None, those of `roots`.
+        remedy: What to do if nothing is found, for the error.
+
+    Raises:
+        FileNotFoundError: If none of them exists.
+    """
     for folder in roots(root):
         for name in names:
             if (folder / name).exists():
@@ -62,7 +85,16 @@ def roots(root: str | os.PathLike[str] | None) -> list[Path]:
 
 
 def fetch(data_set: str, root: str | os.PathLike[str] | None, **options: object) -> Path:
-    """Let torchvision download one of its data sets into `root` (default: the cache); return that folder."""
+    """Let torchvision download one of its data sets, and return the folder.
+
+    Args:
+        data_set: The class of `torchvision.datasets`.
+        root: The folder to download into; if None, `~/.cache/infoform`.
+        **options: Options of that class.
+
+    Raises:
+        ImportError: If torchvision cannot be imported.
+    """
     try:
         datasets = import_module("torchvision.datasets")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""MNIST: 60,000 and 10,000 handwritten digits, 28×28, from the idx files in torchvision's layout."""
+"""MNIST: 60,000 handwritten digits for training and 10,000 for testing, 28×28, from idx files."""
 
 import gzip
 import os
@@ -16,7 +16,26 @@ STEMS = {"train": "train", "test": "t10k"}
 
 
 def load(part: str, *, root: str | os.PathLike[str] | None = None, download: bool = False) -> Images:
-    """Return the part "train" or "test"; `download=True` lets torchvision download it into `root` first."""
+    """Return one part of MNIST.
+
+    Args:
+        part: `"train"` or `"test"`.
+        root: The folder to look in; if None, the folder INFOFORM_DATA and then `~/.cache/infoform`.
+        download: Whether torchvision downloads the data into `root` first.
+
+    Returns:
+        Pixels (N, 1, 28, 28) of bytes, and classes (N,).
+
+    Raises:
+        ValueError: If `part` is neither of the two.
+        FileNotFoundError: If the files are in none of the folders.
+        ImportError: If `download` is True and torchvision cannot be imported.
+
+    Examples:
+        >>> from infoform.data import mnist
+        >>> len(mnist.load("test"))  # doctest: +SKIP
+        10000
+    """
     check_part(part)
     if download:
         root = fetch("MNIST", root, train=part == "train")
@@ -28,7 +47,13 @@ def load(part: str, *, root: str | os.PathLike[str] | None = None, download: boo
 
 
 def read_idx(path: Path) -> Tensor:  # uint8
-    """Read an idx file of bytes, gzipped or not: magic number, sizes (big-endian, four bytes each), values."""
+    """Return the values of an idx file of bytes, gzipped or not.
+
+    The file has a magic number, the sizes (big-endian, four bytes each), and the values.
+
+    Raises:
+        ValueError: If the file is not a whole idx file of bytes.
+    """
     raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     kind, axes = raw[:3], raw[3] if len(raw) > 3 else 0
     start = 4 + 4 * axes

@@ -16,7 +16,22 @@ FOLDERS = ("notmnist/", "notMNIST/", "")
 
 
 def load(*, root: str | os.PathLike[str] | None = None) -> Images:
-    """Return all letters; labels 0 to 9 are A to J. No package downloads it: see `SOURCE`."""
+    """Return all letters. No package downloads them: `SOURCE` is the author's address.
+
+    Args:
+        root: The folder to look in; if None, the folder INFOFORM_DATA and then `~/.cache/infoform`.
+
+    Returns:
+        Pixels (N, 1, 28, 28) of bytes, and classes (N,): 0 to 9 are A to J.
+
+    Raises:
+        FileNotFoundError: If the file is in none of the folders.
+
+    Examples:
+        >>> from infoform.data import notmnist
+        >>> len(notmnist.load())  # doctest: +SKIP
+        18724
+    """
     names = [f"{folder}notMNIST_small{end}" for folder in FOLDERS for end in (".npz", ".mat")]
     path = find("notMNIST", names, root, remedy=f"set INFOFORM_DATA to a folder that has it, or fetch {SOURCE}")
     if path.suffix == ".npz":

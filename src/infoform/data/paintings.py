@@ -9,7 +9,25 @@ from infoform.data.photographs import read_photographs
 
 
 def load(*, count: int | None = None, root: str | os.PathLike[str] | None = None, size: int = 224) -> Tensor:
-    """Return all paintings, (N, 3, size, size) of bytes, or `count` of them, evenly spaced over the files by name."""
+    """Return paintings, evenly spaced over the files by name.
+
+    Args:
+        count: The number of paintings; if None, all.
+        root: The folder to look in; if None, the folder INFOFORM_DATA and then `~/.cache/infoform`.
+        size: Height and width in pixels, at most 256.
+
+    Returns:
+        Pixels (N, 3, size, size) of bytes.
+
+    Raises:
+        ValueError: If there are not so many paintings.
+        FileNotFoundError: If the paintings are in none of the folders.
+
+    Examples:
+        >>> from infoform.data import paintings
+        >>> paintings.load(count=5).shape  # doctest: +SKIP
+        torch.Size([5, 3, 224, 224])
+    """
     folder = find("the paintings", ("paintings",), root, remedy="set INFOFORM_DATA to a folder that has them")
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
     count = len(paths) if count is None else count

@@ -1,4 +1,4 @@
-"""Photographs in files: read, cut to the middle, stacked; what ImageNet and the paintings share."""
+"""Reading photographs from files, for ImageNet and the paintings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,16 @@ SHORT_SIDE = 256  # pixels, to which the short side is scaled before the middle 
 
 
 def read_photographs(paths: Sequence[Path], *, size: int = 224) -> Tensor:  # -> (N, 3, size, size), uint8
-    """Return the middle of each photograph, whose short side is scaled to 256 pixels where it is not so already."""
+    """Return the middle of each photograph, after its short side is scaled to 256 pixels.
+
+    Args:
+        paths: The files.
+        size: Height and width of the middle, in pixels.
+
+    Raises:
+        ModuleNotFoundError: If Pillow is not installed.
+        ValueError: If `size` is not between 1 and 256.
+    """
     try:
         from PIL import Image
     except ModuleNotFoundError:

@@ -15,7 +15,24 @@ NAMES = ("svhn/test_32x32_5k.npz", "svhn/test_32x32.mat", "test_32x32.mat")
 
 
 def load(*, root: str | os.PathLike[str] | None = None, download: bool = False) -> Images:
-    """Return the test digits; `download=True` lets torchvision download all 26,032 into `root` first."""
+    """Return the test digits.
+
+    Args:
+        root: The folder to look in; if None, the folder INFOFORM_DATA and then `~/.cache/infoform`.
+        download: Whether torchvision downloads all 26,032 digits into `root` first.
+
+    Returns:
+        Pixels (N, 3, 32, 32) of bytes, and classes (N,): the digits 0 to 9.
+
+    Raises:
+        FileNotFoundError: If the file is in none of the folders.
+        ImportError: If `download` is True and torchvision cannot be imported.
+
+    Examples:
+        >>> from infoform.data import svhn
+        >>> svhn.load().pixels.shape[1:]  # doctest: +SKIP
+        torch.Size([3, 32, 32])
+    """
     if download:
         root = fetch("SVHN", root, split="test")
     remedy = "set INFOFORM_DATA to a folder that has it, or call with download=True (needs torchvision)"

@@ -1,9 +1,8 @@
 """The nine UCI regression sets, in the standard splits of Hernández-Lobato & Adams 2015 and Gal & Ghahramani 2016.
 
 A set is a folder with `data.txt` (whitespace), `index_features.txt`, `index_target.txt`, and `index_train_<k>.txt` and
-`index_test_<k>.txt` for every split, all of row or column numbers. It is looked for as `uci/<folder>` in `root`, in the
-folder that INFOFORM_DATA names, and in `~/.cache/infoform`, into which
-`download_uci` fetches it from where the paper has it.
+`index_test_<k>.txt` for every split, all of row or column numbers. It is looked for as `uci/<folder>` in `root`, or in
+the folder INFOFORM_DATA and then in `~/.cache/infoform`. `download_uci` fetches it from the source that the paper uses.
 """
 
 import os
@@ -33,7 +32,16 @@ FOLDERS = {
 
 @dataclass(frozen=True)
 class RegressionSplit:
-    """Training and test part, in the set's own units; `standardised` gives what a network is trained on."""
+    """The training and the test part of a data set, in its own units or standardised.
+
+    Examples:
+        >>> import torch
+        >>> from infoform.data.uci import RegressionSplit
+        >>> x, y = torch.arange(6.0).view(6, 1), torch.arange(6.0).view(6, 1)
+        >>> split = RegressionSplit(x[:4], y[:4], x[4:], y[4:])
+        >>> len(split.held_out(0.25).test_x)
+        1
+    """
 
     train_x: Tensor  # (N, A) float64
     train_y: Tensor  # (N, 1)
@@ -42,7 +50,7 @@ class RegressionSplit:
     target_std: float = 1.0  # of one unit of the targets, in the set's own units
 
     def standardised(self) -> "RegressionSplit":
-        """Return both parts with the training part's mean and deviation taken out; constant columns become 0."""
+        """Return both parts, standardised by the training part; constant columns become 0."""
         mean, std = _moments(self.train_x)
         y_mean, y_std = _moments(self.train_y)
         return RegressionSplit(
@@ -54,7 +62,14 @@ class RegressionSplit:
         )
 
     def held_out(self, share: float) -> "RegressionSplit":
-        """Return the training part alone, with its last `share` as the test part: for choosing hyperparameters."""
+        """Return the training part alone, with its last `share` as the test part, to choose hyperparameters.
+
+        Args:
+            share: The share of the training part, between 0 and 1.
+
+        Raises:
+            ValueError: If the share is not between 0 and 1.
+        """
         if not 0 < share < 1:
             raise ValueError(f"the share held out must be between 0 and 1, got {share}.")
         kept = len(self.train_x) - max(1, int(share * len(self.train_x)))
@@ -99,23 +114,46 @@ class RegressionSet:
 
 
 def load_uci(name: str, split: int, *, root: str | os.PathLike[str] | None = None) -> RegressionSplit:
-    """Return one split of a set (a key of `FOLDERS`), in float64; for several, read a `RegressionSet` once."""
+    """Return one split of a data set, in float64; to have several, read a `RegressionSet` once.
+
+    Args:
+        name: The data set, a key of `FOLDERS`.
+        split: The number of the split, from 0.
+        root: The folder to look in; if None, the folder INFOFORM_DATA and then `~/.cache/infoform`.
+
+    Returns:
+        The training and the test part.
+
+    Raises:
+        ValueError: If there is no such data set or split.
+        FileNotFoundError: If the data set is in none of the folders.
+
+    Examples:
+        >>> from infoform.data.uci import load_uci
+        >>> load_uci("yacht", 0).standardised().train_x.shape  # doctest: +SKIP
+        torch.Size([277, 6])
+    """
     return RegressionSet.read(name, root=root).split(split)
 
 
 def published_splits(name: str) -> int:
-    """Return how many standard splits a set has, which is known without its files: 20, or 5 for protein."""
+    """Return the number of standard splits of a data set, which is known without its files: 20, or 5 for protein."""
     _check_name(name)
     return 5 if name == "protein" else 20
 
 
 def num_splits(name: str, *, root: str | os.PathLike[str] | None = None) -> int:
-    """Return how many splits of a set there are in its folder."""
+    """Return the number of splits that the folder of a data set has."""
     return _count_splits(find_uci(name, root=root))
 
 
 def find_uci(name: str, *, root: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder of a set."""
+    """Return the folder of a data set.
+
+    Raises:
+        ValueError: If there is no such data set.
+        FileNotFoundError: If it is in none of the folders.
+    """
     _check_name(name)
     remedy = "set INFOFORM_DATA to a folder that has it, or call infoform.data.uci.download_uci first"
     return find(f"the UCI set '{name}'", (f"uci/{FOLDERS[name]}/data.txt",), root, remedy=remedy).parent
@@ -124,7 +162,17 @@ def find_uci(name: str, *, root: str | os.PathLike[str] | None = None) -> Path:
 def download_uci(
     name: str, *, root: str | os.PathLike[str] | None = None, source: str = SOURCE, splits: int | None = None
 ) -> Path:
-    """Fetch a set into `root` (default: `~/.cache/infoform`), and return its folder; `data.txt` comes last."""
+    """Download a data set, and return its folder; `data.txt` comes last.
+
+    Args:
+        name: The data set, a key of `FOLDERS`.
+        root: The folder to download into; if None, `~/.cache/infoform`.
+        source: The address of the data sets.
+        splits: The number of splits; if None, all.
+
+    Raises:
+        ValueError: If there is no such data set.
+    """
     _check_name(name)
     folder = (CACHE if root is None else Path(root)).expanduser() / "uci" / FOLDERS[name]
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""What infoform does, on digits and on a toy regression; run by `make demo`."""
+"""What infoform does, shown on digits and on a toy regression; `make demo` runs it."""

@@ -1,7 +1,7 @@
-"""The demo, `python -m infoform.demo --out out/demo`: two tables, two pictures and results.json in under a minute.
+"""The demo, `python -m infoform.demo --out out/demo`: two tables, two pictures and results.json in about a minute.
 
-A small network learns scikit-learn's digits and ends over-confident; one fit of the curvature then gives every
-structure of the paper. The paper's toy regression shows the same in one dimension.
+A small network learns scikit-learn's digits and becomes over-confident. One fit of the curvature gives every structure
+of the paper. The toy regression of the paper shows the same in one dimension.
 """
 
 import argparse
@@ -28,6 +28,14 @@ NEEDED = {"sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "matplotlib
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the demo with the arguments of the command line.
+
+    Args:
+        arguments: The arguments; if None, those of the process.
+
+    Raises:
+        SystemExit: If a package is missing or the folder cannot be written to.
+    """
     parser = argparse.ArgumentParser(prog="python -m infoform.demo", description="Compare posteriors on digits.")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for pictures and results.json")
     parser.add_argument("--seed", type=int, default=0, help="of data, training and samples")
@@ -43,7 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path) -> None:
-    """Do everything, print the tables, and write the pictures and results.json into `out`."""
+    """Run both parts, print the tables, and write the pictures and results.json.
+
+    Args:
+        digits_settings: Settings of the digits.
+        toy_settings: Settings of the toy regression.
+        out: The folder to write to.
+    """
     console = Console(width=110)
     start = time.perf_counter()
     digits = run_digits(digits_settings)
@@ -90,7 +104,7 @@ def _print_digits(result: DigitsResult, settings: DigitsSettings, console: Conso
     )
     table = Table("layer", title="Off-diagonal error by layer, |off(Î − I)| / |off(I)|")
     by_layer: dict[str, dict[str, float]] = {}
-    for name, (structure, _) in POSTERIORS.items():  # the prior has no part in it
+    for name, (structure, _) in POSTERIORS.items():  # the prior does not change these errors
         by_layer.setdefault(structure, result.rows[name].off_diagonal or {})
     for name in by_layer:
         table.add_column(name, justify="right")

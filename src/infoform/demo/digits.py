@@ -1,6 +1,6 @@
-"""Digits from few noisy images: an over-confident network, one fit of its curvature, every posterior judged.
+"""Digits from few noisy images: an over-confident network, one fit of its curvature, and the scores of every posterior.
 
-Predictions are means over networks with sampled weights; τ is the best of a grid on validation data. Off-diagonal
+Predictions are means over networks with sampled weights. τ is the best value of a grid on validation data. Off-diagonal
 errors are relative to the exact information matrix of a layer.
 """
 
@@ -24,7 +24,7 @@ POSTERIORS["inf, activation prior"] = ("inf", "activation")
 
 @dataclass(frozen=True)
 class DigitsSettings:
-    """Everything that decides the numbers."""
+    """The settings of the digits; they determine all numbers."""
 
     seed: int = 0
     train_examples: int = 400
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DigitsResult:
-    """What the digits gave: rows by name, and the test predictions behind them."""
+    """The rows of the tables by name, and the test predictions behind them."""
 
     rows: dict[str, Row]
     probs: dict[str, Tensor]  # (N, C)
@@ -69,7 +69,7 @@ class DigitsResult:
 
 
 def run_digits(settings: DigitsSettings) -> DigitsResult:
-    """Train the network, fit the curvature once, and judge every posterior."""
+    """Train the network, fit the curvature once, and score every posterior."""
     train, validation, test = load_digits_parts(settings)
     model = train_classifier(train, settings)
     laplace = Laplace(

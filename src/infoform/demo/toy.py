@@ -16,7 +16,7 @@ STRUCTURES = ("diag", "inf", "full")
 
 @dataclass(frozen=True)
 class ToySettings:
-    """Everything that decides the numbers."""
+    """The settings of the toy regression; they determine all numbers."""
 
     seed: int = 0
     examples: int = 100
@@ -39,7 +39,7 @@ class ToyResult:
 
 
 def run_toy(settings: ToySettings) -> ToyResult:
-    """Fit y = x³ + noise with seven hidden units, and propagate the posterior to x beyond the data, linearised."""
+    """Fit y = x³ + noise with seven hidden units; predict within and beyond the data, linearised."""
     generator = torch.Generator().manual_seed(settings.seed)
     x = torch.rand(settings.examples, 1, generator=generator, dtype=torch.float64) * 8 - 4
     y = x**3 + settings.noise * torch.randn(x.shape, generator=generator, dtype=torch.float64)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infoform.experiments import EXPERIMENTS
-from infoform.experiments.runner import reproduce, result_path, write_page
+from infoform.experiments.page import read_notes, write_page
+from infoform.experiments.runner import reproduce, result_path
 from infoform.records.study_result import Result
 
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = result_path(given.name, given.out, quick=given.quick, full=given.full)
     try:
         if given.page:
-            print(write_page(given.name, Result.load(path), given.page))
+            print(write_page(given.name, Result.load(path), given.page, notes=read_notes(path)))
             return
         reproduce(given.name, quick=given.quick, full=given.full, out=given.out, cache=given.cache)
     except (ValueError, OSError) as error:

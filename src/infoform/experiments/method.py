@@ -94,6 +94,15 @@ class Method:
         """Whether it is a Laplace posterior, with a prior, a kind of prediction and a tuning."""
         return self.prior is not None
 
+    def on(self, network: int) -> "Method":
+        """Return the same method on one of the networks, by its number.
+
+        Example:
+            >>> Method.parse("kfac isotropic mc validation").on(0).key
+            'kfac isotropic mc validation 0'
+        """
+        return replace(self, network=network)
+
     @property
     def of_any_network(self) -> "Method":
         """Return the method itself, whichever network it was measured on."""

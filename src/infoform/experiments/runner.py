@@ -1,4 +1,4 @@
-"""Run an experiment, piece by piece, into one JSON, by one process or several; stop and resume; write its page."""
+"""Run an experiment, piece by piece, into one JSON, by one process or several; stop and resume."""
 
 import json
 import platform
@@ -14,9 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from infoform.common.provenance import commit, peak_memory
+from infoform.common.same_work import Difference, Identity, refusal
 from infoform.experiments import get_experiment
 from infoform.experiments.base import Pieces
 from infoform.experiments.claims import Claims
+from infoform.pages.numbers import setting
 from infoform.records.study_result import Result
 
 PAUSE = 1.0  # seconds, before looking again for a piece to do
@@ -161,93 +163,20 @@ def _next_piece(pieces: Pieces, result: Result, claims: Claims) -> tuple[str, IO
     return None
 
 
-def write_page(name: str, result: Result, docs: Path) -> Path:
-    """Write an experiment's page and its pictures, from the result alone.
-
-    Args:
-        name: the experiment.
-        result: a complete run of it.
-        docs: the folder of the documentation; pages go into `experiments`, pictures into `images`.
-
-    Returns:
-        The page's file.
-
-    Raises:
-        ValueError: the run is not complete.
-
-    Example:
-        write_page("toy", Result.load(Path("results/toy.json")), Path("docs"))
-    """
-    text = page_text(name, result)
-    (docs / "images").mkdir(parents=True, exist_ok=True)
-    get_experiment(name).charts(result, docs / "images")
-    path = docs / "experiments" / f"{name}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def page_text(name: str, result: Result) -> str:
-    """Return the whole page of an experiment, in Markdown: what it found, and how it was run.
-
-    Args:
-        name: the experiment.
-        result: a complete run of it.
-
-    Returns:
-        The text.
-
-    Raises:
-        ValueError: the run is not complete.
-
-    Example:
-        text = page_text("toy", Result.load(Path("results/toy.json")))
-    """
-    experiment = get_experiment(name)
-    if not result.complete:
-        raise ValueError(
-            f"a page needs all {result.total} pieces of '{name}', got {len(result.pieces)}; run it to its end first."
-        )
-    settings = ", ".join(f"{key} = {_plain(value)}" for key, value in result.settings.items())
-    versions = ", ".join(f"{package} {number}" for package, number in result.versions.items())
-    return f"""# {name}
-
-{experiment.summary} Reproduces: {experiment.reproduces}.
-
-{experiment.page(result).strip()}
-
-## How it was run
-
-`infoform reproduce {name}`, {result.total} pieces, {_duration(result.seconds)} on CPU, at most
-{result.peak_memory_bytes / 2**20:.0f} MiB; commit {(result.commit or "unknown")[:12]}; {versions}.
-Settings: {settings}.
-
-This page is written from the run's JSON by `python -m infoform.experiments {name} --page docs`.
-"""
-
-
 def _resume(path: Path, new: Result, keys: list[str], choices: tuple[str, ...]) -> Result:
     """Return what the file has of a run; settings that only choose pieces may have come to choose more of them."""
     result = Result.load(path)
     more = result.pieces.keys() <= set(keys)
-    for key in sorted({*new.settings, *result.settings}):
-        was, now = result.settings.get(key), new.settings.get(key)
-        if was != now and not (more and key in choices):
-            raise ValueError(
-                f"'{path}' was made with other settings ({key} was {_plain(was)}, is {_plain(now)}); "
-                "move it away, or choose another folder with out=."
-            )
+    differences = Identity(new.settings).differences(result.settings, ignored=choices if more else ())
+    if differences:
+        what = f"'{path}' was made with other settings"
+        remedy = "move it away, or choose another folder with out="
+        raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
     return replace(result, settings=new.settings, total=new.total)
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_plain, value)) + "]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+def _described(difference: Difference) -> str:
+    return f"{difference.name} was {setting(difference.earlier)}, is {setting(difference.now)}"
 
 
 def _versions() -> dict[str, str]:

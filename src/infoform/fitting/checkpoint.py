@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from infoform.common import files as storage
+from infoform.common.same_work import Difference, Identity, refusal
 
 SHARE = 0.05  # of the time, at most, is spent on writing, unless it is to be done after every batch
 SHOWN = 3  # differences that an error names
@@ -125,7 +126,10 @@ class Checkpoint:
             raise ValueError(f"the checkpoint cannot be read: {reason}; {remedy}.") from error
         if "checkpoint" not in saved:
             raise ValueError(f"'{path}' is a saved posterior and no checkpoint; {remedy}.")
-        _check_identity(path, saved["identity"], self._identity, remedy)
+        differences = Identity(self._identity).differences(saved["identity"])
+        if differences:
+            what = f"the checkpoint '{path}' is of another fit"
+            raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
         strides = saved["strides"]
         restored = {name: _laid_out(tensor, strides.get(name), device) for name, tensor in tensors.items()}
         return Snapshot(saved["checkpoint"]["stage"], restored, saved["checkpoint"]["values"])
@@ -200,16 +204,10 @@ class Checkpoint:
         return self.folder / f"pass-{stage}{self._ending}.safetensors"
 
 
-def _check_identity(path: Path, saved: Mapping[str, Any], found: Mapping[str, Any], remedy: str) -> None:
-    differences = [f"{name} is missing" for name in saved if name not in found]
-    differences += [f"{name} is new" for name in found if name not in saved]
-    for name in saved:
-        if name in found and saved[name] != found[name]:
-            differences.append(f"{name} was {saved[name]!r} and is {found[name]!r}")
-    if differences:
-        more = f", and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-        shown = ", ".join(differences[:SHOWN]) + more
-        raise ValueError(f"the checkpoint '{path}' is of another fit ({shown}); {remedy}.")
+def _described(difference: Difference) -> str:
+    if difference.now is None or difference.earlier is None:
+        return f"{difference.name} is {'missing' if difference.now is None else 'new'}"
+    return f"{difference.name} was {difference.earlier!r} and is {difference.now!r}"
 
 
 def _laid_out(tensor: Tensor, stride: Sequence[int] | None, device: torch.device) -> Tensor:

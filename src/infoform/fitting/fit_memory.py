@@ -9,15 +9,15 @@ need less of them while more is finished.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from infoform.common.bytes import show_bytes
-from infoform.curvature.dimensions import Dimensions
-from infoform.curvature.request import FitSettings, StatisticsRequest, kept_columns, rereads_selected
-from infoform.fitting.accumulate import shared_limit
-from infoform.fitting.layer_costs import chunk_bytes, eigen_bytes, statistics_bytes, waiting_bytes
+from infoform.curvature.request import FitSettings, StatisticsRequest, rereads_selected
+from infoform.fitting.chunks import ChunkLimits
+from infoform.fitting.layer_costs import eigen_bytes, statistics_bytes
+from infoform.fitting.layer_sums import layer_dimensions
 from infoform.network.layer import Layer
 from infoform.network.probe import ProbeResult
+
+__all__ = ["LayerMemory", "choose_groups", "largest_peak", "layer_dimensions", "layer_memory", "peak_bytes"]
 
 
 @dataclass(frozen=True)
@@ -35,38 +35,22 @@ class LayerMemory:
         return self.sums[1] or self.sums[0]
 
 
-def layer_dimensions(
-    layer: Layer, request: StatisticsRequest, settings: FitSettings, *, use: tuple[int, int] | None
-) -> Dimensions:  # use: (H, S)
-    """Return the sizes of a layer, with the columns that a fit keeps."""
-    outputs, inputs = layer.shape
-    columns = tuple(kept_columns(size, request, settings.basis_size) for size in layer.shape)
-    groups, positions = (1, None) if use is None else use
-    dtype = torch.promote_types(next(layer.module.parameters(recurse=False)).dtype, torch.float32)
-    rank = settings.prior_rank if request.inputs else None
-    core = min(request.core_size, columns[0] * columns[1])
-    return Dimensions(outputs, inputs, (columns[0], columns[1]), dtype, positions, groups, rank, core)
-
-
 def layer_memory(
     layers: Mapping[str, Layer], seen: ProbeResult, request: StatisticsRequest, settings: FitSettings
 ) -> dict[str, LayerMemory]:
     """Return what each layer takes, in the order of their calls; layers that were not called come last."""
     single = settings.fisher != "exact" and settings.fisher_samples == 1
     order = [name for name in seen.uses if name in layers] + [name for name in layers if name not in seen.uses]
-    shared = shared_limit(settings.chunk, seen.model_bytes)
+    limits = ChunkLimits.of(settings.chunk, model_bytes=seen.model_bytes, single=single)
+    rereads = rereads_selected(request, settings)
     found = {}
     for name in order:
         size = layer_dimensions(layers[name], request, settings, use=seen.uses.get(name))
-        block = size.weights <= settings.block_limit
-        called = size.positions is not None
         found[name] = LayerMemory(
-            statistics_bytes(size, request, block=block, sifted=rereads_selected(request, settings)),
-            waiting_bytes(size, chunk=settings.chunk) if single else 0,
-            chunk_bytes(size, examples=seen.examples, chunk=settings.chunk, shared=shared, single=single)
-            if called
-            else 0,
-            eigen_bytes(size, request) if request.bases else 0,
+            statistics_bytes(size, request, block=size.weights <= settings.block_limit, sifted=rereads),
+            limits.waiting_bytes(size),
+            limits.working_bytes(size, examples=seen.examples) if name in seen.uses else 0,
+            eigen_bytes(size, request),
             seen.activations.get(name, 0),
         )
     return found

@@ -1,8 +1,10 @@
-"""infoform beside other packages, one file each; none of them is needed, or imported, unless its file is.
+"""infoform together with other packages, one module for each; a package is imported only with its module.
 
-infoform.integrations.sklearn       InfClassifier, InfRegressor
-infoform.integrations.lightning     LaplaceCallback
-infoform.integrations.huggingface   laplace_of_trainer
-infoform.integrations.tables        to_pandas
-infoform.integrations.tensorboard   log_prediction
+| module | names |
+|---|---|
+| `infoform.integrations.sklearn` | `InfClassifier`, `InfRegressor` |
+| `infoform.integrations.lightning` | `LaplaceCallback` |
+| `infoform.integrations.huggingface` | `laplace_of_trainer` |
+| `infoform.integrations.tables` | `to_pandas` |
+| `infoform.integrations.tensorboard` | `log_prediction` |
 """

@@ -1,7 +1,7 @@
-"""Hugging Face: a posterior for a model and the data of its `Trainer`.
+"""Hugging Face: a posterior for the model and the data of a `Trainer`.
 
-A model and its tokenised batches need no integration: `Laplace(model, "classification").fit(loader)` takes dicts with
-`labels`, and outputs with `.logits`. What is here saves the steps around a `Trainer`.
+Without a `Trainer` you need no integration: `Laplace(model, "classification").fit(loader)` takes batches that are dicts
+with `labels`, and models that return an object with `.logits`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,24 @@ PROBLEMS = {
 
 
 def likelihood_of(model: nn.Module) -> str:
-    """Return the likelihood that a model's head was trained with, by its configuration, as transformers reads it."""
+    """Return the likelihood that the head of a model was trained with.
+
+    Args:
+        model: A model of transformers. Its `config.problem_type` decides or, if that is None, `config.num_labels`:
+            one label is a regression, several are a classification.
+
+    Returns:
+        `"classification"`, `"multilabel"` or `"regression"`.
+
+    Raises:
+        ValueError: If the model has no `config`, or its `problem_type` is not known.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> from infoform.integrations.huggingface import likelihood_of
+        >>> likelihood_of(SimpleNamespace(config=SimpleNamespace(problem_type="regression")))
+        'regression'
+    """
     config = getattr(model, "config", None)
     if config is None:
         raise ValueError(
@@ -46,10 +63,28 @@ def laplace_of_trainer(
     progress: bool = True,
     **options: Any,
 ) -> Laplace:
-    """Return the posterior of a trainer's model, fitted on its training data.
+    """Fit the posterior of a trainer's model on its training data, and tune it on its evaluation data.
 
-    With an evaluation set it is tuned on that, and the scores go to `trainer.log` under `laplace_...`; without one, or
-    with `tune=False`, its prior precision is to be set by you. Further options go to `Laplace`.
+    The scores on the evaluation data go to `trainer.log` as `laplace_nll`, `laplace_ece` and so on.
+
+    Args:
+        trainer: A `transformers.Trainer` after training. Model, data, collator and device come from it.
+        likelihood: The likelihood; if None, `likelihood_of` finds it from the model's configuration.
+        tune: Whether to tune. If False, set `prior_precision` of the result yourself.
+        kind: The kind of the predictions that are scored, as in `Laplace.predict`.
+        samples: The number of samples of these predictions.
+        progress: Whether to show progress bars.
+        **options: Options of `infoform.Laplace`, such as `layers=["classifier"]`.
+
+    Returns:
+        The fitted and tuned `Laplace`.
+
+    Raises:
+        ValueError: If `tune` is True and the trainer has no `eval_dataset`.
+
+    Examples:
+        >>> laplace = laplace_of_trainer(trainer, layers=["classifier"])  # doctest: +SKIP
+        >>> laplace.predict(batch).probs  # doctest: +SKIP
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
     laplace = Laplace(model, likelihood_of(model) if likelihood is None else likelihood, **options)

@@ -1,9 +1,4 @@
-"""Lightning: a callback that fits a posterior when training ends, tunes it, and logs how good it is.
-
-trainer = lightning.Trainer(callbacks=[callback := LaplaceCallback("classification", path="posterior.safetensors")])
-trainer.fit(module, train_loader, val_loader)
-callback.laplace.predict(images)
-"""
+"""Lightning: a callback that fits a posterior when training ends, tunes it, and logs its scores."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -18,12 +13,32 @@ from infoform.likelihoods import Likelihood
 
 
 class LaplaceCallback(lightning.Callback):
-    """Fit on the training data at the end of training; tune on the validation data, where there are any.
+    """Fit a posterior on the training data when training ends, and tune it on the validation data.
 
-    `network(module)` is the part of the LightningModule that maps inputs to outputs, where its `forward` does not
-    (`lambda module: module.net`); `kind`, `samples` and `objective` are as in `Laplace.tune`, `path` is where the
-    posterior is saved, and further options go to `Laplace`. Afterwards: `callback.laplace`, and the validation scores
-    under `laplace/...` in every logger and in `trainer.callback_metrics`.
+    Without validation data, the evidence tunes it. After training, `callback.laplace` is the posterior and
+    `callback.scores` has its scores on the validation data. Every logger and `trainer.callback_metrics` have the scores
+    as `laplace/nll`, `laplace/ece` and so on.
+
+    Args:
+        likelihood: The likelihood, as in `infoform.Laplace`.
+        network: A function that returns the part of the LightningModule that maps inputs to outputs, for example
+            `lambda module: module.net`; if None, the module itself.
+        path: The file to save the posterior to; if None, it is not saved.
+        kind: The kind of the predictions that tune and score it, as in `Laplace.tune`.
+        samples: The number of samples of these predictions.
+        objective: The score that tuning minimises; if None, the default of `Laplace.tune`.
+        progress: Whether to show progress bars.
+        **options: Options of `infoform.Laplace`, such as `structure="kfac"`.
+
+    Raises:
+        ValueError: When training ends, if there are several training or validation loaders.
+
+    Examples:
+        >>> from infoform.integrations.lightning import LaplaceCallback
+        >>> callback = LaplaceCallback("classification", structure="kfac")
+        >>> trainer = lightning.Trainer(callbacks=[callback])  # doctest: +SKIP
+        >>> trainer.fit(module, train_loader, val_loader)  # doctest: +SKIP
+        >>> callback.laplace.predict(images)  # doctest: +SKIP
     """
 
     def __init__(
@@ -45,7 +60,12 @@ class LaplaceCallback(lightning.Callback):
         self.scores: dict[str, float] = {}
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Fit, tune, evaluate, log, save: all processes of a distributed training together."""
+        """Fit, tune, evaluate, log and save; Lightning calls this, in all processes of a distributed training.
+
+        Args:
+            trainer: The trainer, whose loaders give the data.
+            pl_module: The trained module.
+        """
         network = pl_module if self.network is None else self.network(pl_module)
         laplace = Laplace(network, self.likelihood, **self.options)
         laplace.fit(_loader(trainer.train_dataloader, "training"), progress=self.progress)

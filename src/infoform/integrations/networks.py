@@ -1,4 +1,4 @@
-"""The small network that the scikit-learn estimators train where they are not given one."""
+"""The small network of the scikit-learn estimators, and its training."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 def perceptron(inputs: int, outputs: int, hidden: Sequence[int]) -> nn.Sequential:
-    """Return linear layers with tanh between them."""
+    """Return a network of linear layers with tanh between them, `hidden` being the sizes between the ends."""
     sizes = [inputs, *hidden, outputs]
     layers: list[nn.Module] = []
     for size, following in pairwise(sizes):
@@ -29,7 +29,7 @@ def train(
     batch_size: int,
     generator: torch.Generator,
 ) -> None:
-    """Train by AdamW on cross entropy or squares, the learning rate falling to zero."""
+    """Train by AdamW, on cross entropy (classes) or squared errors (numbers), while the learning rate falls to zero."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * math.ceil(len(x) / batch_size))
     loss = functional.mse_loss if y.is_floating_point() else functional.cross_entropy

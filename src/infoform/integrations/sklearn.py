@@ -1,7 +1,7 @@
-"""scikit-learn estimators: a small network, trained by `fit`, and its posterior.
+"""scikit-learn estimators: `fit` trains a small network and fits its posterior.
 
-Inputs, and a regressor's targets, are standardised inside. A part of the data is held out of training to choose the
-prior precision by (`tune="validation"`); `tune="evidence"` needs none, a number is taken as it is.
+The estimators standardise the inputs, and a regressor its targets too. With `tune="validation"` they keep a part of the
+data out of training to choose the prior precision.
 """
 
 import warnings
@@ -64,7 +64,14 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def predictive(self, X: Any) -> Prediction:
-        """Return the whole prediction: variances, entropies and all; a regressor's in standardised targets."""
+        """Return the whole prediction, with variances and entropies.
+
+        Args:
+            X: The inputs, (N, A).
+
+        Returns:
+            An `infoform.Prediction`; that of a regressor is in units of the standardised targets.
+        """
         check_is_fitted(self)
         x = validate_data(self, X, reset=False, dtype=np.float64)
         prediction, _ = self.laplace_.predict_loader(
@@ -132,14 +139,48 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class InfClassifier(ClassifierMixin, _InfEstimator):  # type: ignore[misc]
-    """A classifier that knows what it does not know.
+    """A classifier of scikit-learn with a posterior over the weights of its network.
 
-    `module(inputs, outputs)` makes another network than one with `hidden` units; the rest is as in `infoform.Laplace`.
-    After `fit`: `classes_`, `module_` (the trained network) and `laplace_` (its posterior).
+    After `fit`, `classes_` has the classes, `module_` is the trained network and `laplace_` its posterior.
+
+    Args:
+        module: A function `module(inputs, outputs)` that returns a network; if None, linear layers of the sizes
+            `hidden` with tanh between them.
+        hidden: The sizes of the hidden layers.
+        epochs: Epochs of training by AdamW.
+        learning_rate: The first learning rate; it falls to zero along a cosine.
+        weight_decay: The weight decay of AdamW.
+        batch_size: Examples in a batch.
+        structure: The structure of the posterior, as in `infoform.Laplace`.
+        rank: The rank of the posterior, as in `infoform.Laplace`.
+        prior: The prior, as in `infoform.Laplace`.
+        tune: `"validation"`, `"evidence"`, or a prior precision.
+        validation_fraction: The share of the data that `tune="validation"` keeps out of training.
+        kind: The kind of predictions, as in `Laplace.predict`.
+        samples: The number of samples of a prediction.
+        random_state: Seed of the first weights, of the order of the data, and of samples.
+
+    Examples:
+        >>> from sklearn.datasets import load_iris
+        >>> from infoform.integrations.sklearn import InfClassifier
+        >>> x, y = load_iris(return_X_y=True)
+        >>> InfClassifier(hidden=(10,), epochs=20, random_state=0).fit(x, y).predict_proba(x).shape
+        (150, 3)
     """
 
     def fit(self, X: Any, y: Any) -> "InfClassifier":
-        """Train the network and fit its posterior."""
+        """Train the network and fit its posterior.
+
+        Args:
+            X: The inputs, (N, A).
+            y: The classes, (N,), of any type that scikit-learn takes.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If there is only one class or one example, or an option is out of range.
+        """
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, indices = np.unique(y, return_inverse=True)
@@ -149,26 +190,76 @@ class InfClassifier(ClassifierMixin, _InfEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """Return the probabilities of the classes, (N, C)."""
+        """Return the probability of every class.
+
+        Args:
+            X: The inputs, (N, A).
+
+        Returns:
+            The probabilities, (N, C), in the order of `classes_`.
+        """
         probs = self.predictive(X).probs
         assert probs is not None
         return probs.numpy()
 
     def predict(self, X: Any) -> Array:
-        """Return the most probable classes, (N,)."""
+        """Return the most probable class of every input.
+
+        Args:
+            X: The inputs, (N, A).
+
+        Returns:
+            The classes, (N,).
+        """
         places = self.predict_proba(X).argmax(1)
         return cast(Array, self.classes_[places])
 
 
 class InfRegressor(RegressorMixin, _InfEstimator):  # type: ignore[misc]
-    """A regressor that knows what it does not know; `predict(X, return_std=True)` tells it.
+    """A regressor of scikit-learn with a posterior over the weights of its network.
 
-    `module(inputs, outputs)` makes another network than one with `hidden` units; the rest is as in `infoform.Laplace`.
-    After `fit`: `module_` (the trained network) and `laplace_` (its posterior), both of standardised data.
+    After `fit`, `module_` is the trained network and `laplace_` its posterior, both for standardised data.
+
+    Args:
+        module: A function `module(inputs, outputs)` that returns a network; if None, linear layers of the sizes
+            `hidden` with tanh between them.
+        hidden: The sizes of the hidden layers.
+        epochs: Epochs of training by AdamW.
+        learning_rate: The first learning rate; it falls to zero along a cosine.
+        weight_decay: The weight decay of AdamW.
+        batch_size: Examples in a batch.
+        structure: The structure of the posterior, as in `infoform.Laplace`.
+        rank: The rank of the posterior, as in `infoform.Laplace`.
+        prior: The prior, as in `infoform.Laplace`.
+        tune: `"validation"`, `"evidence"`, or a prior precision.
+        validation_fraction: The share of the data that `tune="validation"` keeps out of training.
+        kind: The kind of predictions, as in `Laplace.predict`.
+        samples: The number of samples of a prediction.
+        random_state: Seed of the first weights, of the order of the data, and of samples.
+
+    Examples:
+        >>> from sklearn.datasets import load_diabetes
+        >>> from infoform.integrations.sklearn import InfRegressor
+        >>> x, y = load_diabetes(return_X_y=True)
+        >>> regressor = InfRegressor(hidden=(10,), epochs=20, random_state=0).fit(x, y)
+        >>> mean, std = regressor.predict(x, return_std=True)
+        >>> mean.shape, std.shape
+        ((442,), (442,))
     """
 
     def fit(self, X: Any, y: Any) -> "InfRegressor":
-        """Train the network and fit its posterior; the noise is fitted too."""
+        """Train the network, and fit its posterior and the noise.
+
+        Args:
+            X: The inputs, (N, A).
+            y: The targets, (N,) or (N, C).
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If there is only one example, or an option is out of range.
+        """
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         targets = y[:, None] if y.ndim == 1 else y
@@ -180,7 +271,15 @@ class InfRegressor(RegressorMixin, _InfEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Return the means and, if asked for, the standard deviations of the targets: of weights and noise together."""
+        """Return the mean of the targets and, if asked for, their standard deviation.
+
+        Args:
+            X: The inputs, (N, A).
+            return_std: Whether to return the standard deviation too, of weights and noise together.
+
+        Returns:
+            The means, or means and standard deviations, in the units and the shape of the targets.
+        """
         prediction = self.predictive(X)
         assert prediction.mean is not None
         mean = prediction.mean.numpy() * self.target_scale_ + self.target_mean_

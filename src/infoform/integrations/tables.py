@@ -1,4 +1,4 @@
-"""A prediction as a table: one row an example, for pandas or any program that reads columns."""
+"""A prediction as a table with one row for each example, for pandas or any program that reads columns."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,30 @@ def to_columns(
     classes: Sequence[str] | None = None,
     coverage: float = COVERAGE,
 ) -> dict[str, list[Any]]:
-    """Return `prediction.columns()` with the examples' and classes' names, and a regression's standard deviations.
+    """Return a prediction as columns, with the names of examples and classes.
 
-    Columns of an output end with its class's name or, where there is none, its number.
+    The columns are those of `prediction.columns()`. A column of one output ends with the name of its class or, without
+    names, with its number. A regression has standard deviations and the ends of an interval too.
+
+    Args:
+        prediction: The prediction.
+        names: The names of the examples; if None, there is no column `example`.
+        classes: The names of the outputs; if None, outputs have numbers.
+        coverage: The share of targets that the interval of a regression should contain.
+
+    Returns:
+        A list of values for each column.
+
+    Raises:
+        ValueError: If there are not as many names as examples, or not as many classes as outputs.
+
+    Examples:
+        >>> import torch, infoform
+        >>> from infoform.integrations.tables import to_columns
+        >>> laplace = infoform.Laplace(torch.nn.Linear(3, 2), "classification")
+        >>> prediction = laplace.fit([torch.randn(8, 3)], progress=False).predict(torch.randn(5, 3))
+        >>> list(to_columns(prediction, classes=["cat", "dog"]))[:2]
+        ['class', 'label']
     """
     width = prediction.value.shape[1]
     if classes is not None and len(classes) != width:
@@ -50,7 +71,29 @@ def to_pandas(
     classes: Sequence[str] | None = None,
     coverage: float = COVERAGE,
 ) -> "DataFrame":
-    """Return the prediction as a data frame, one row an example; see `to_columns`."""
+    """Return a prediction as a data frame with one row for each example.
+
+    Args:
+        prediction: The prediction.
+        names: The names of the examples; if None, there is no column `example`.
+        classes: The names of the outputs; if None, outputs have numbers.
+        coverage: The share of targets that the interval of a regression should contain.
+
+    Returns:
+        A `pandas.DataFrame` with the columns of `to_columns`.
+
+    Raises:
+        ModuleNotFoundError: If pandas is not installed.
+        ValueError: If there are not as many names as examples, or not as many classes as outputs.
+
+    Examples:
+        >>> import torch, infoform
+        >>> from infoform.integrations.tables import to_pandas
+        >>> laplace = infoform.Laplace(torch.nn.Linear(3, 2), "classification")
+        >>> prediction = laplace.fit([torch.randn(8, 3)], progress=False).predict(torch.randn(5, 3))
+        >>> len(to_pandas(prediction, classes=["cat", "dog"]))
+        5
+    """
     try:
         import pandas
     except ModuleNotFoundError:

@@ -15,7 +15,22 @@ if TYPE_CHECKING:
 def log_prediction(
     writer: "SummaryWriter", prediction: Prediction, targets: Tensor, *, step: int = 0, prefix: str = "laplace"
 ) -> dict[str, float]:
-    """Write what `infoform.metrics.evaluate` finds, and return it; a classifier's reliability as a figure too."""
+    """Write the scores and the entropies of a prediction to TensorBoard; of a classifier also its reliability diagram.
+
+    Args:
+        writer: A `SummaryWriter` of torch.
+        prediction: The prediction.
+        targets: The targets, (N,) classes or (N, C) numbers.
+        step: The step to write them at.
+        prefix: The first part of their names, as in `laplace/nll`.
+
+    Returns:
+        The scores by name, as `infoform.metrics.evaluate` finds them.
+
+    Examples:
+        >>> with SummaryWriter("runs/a") as writer:  # doctest: +SKIP
+        ...     log_prediction(writer, laplace.predict(x), y)
+    """
     scores = evaluate(prediction, targets)
     for name, score in scores.items():
         writer.add_scalar(f"{prefix}/{name}", score, step)
@@ -26,7 +41,22 @@ def log_prediction(
 
 
 def reliability_figure(probs: Tensor, targets: Tensor) -> "Figure":  # (N, C), (N,)
-    """Return a reliability diagram: the share of right answers over the confidence that they were given with."""
+    """Return a reliability diagram: the share of right answers at each confidence.
+
+    Args:
+        probs: The probabilities of the classes, (N, C).
+        targets: The true classes, (N,).
+
+    Returns:
+        A figure of matplotlib.
+
+    Examples:
+        >>> import torch
+        >>> from infoform.integrations.tensorboard import reliability_figure
+        >>> figure = reliability_figure(torch.tensor([[0.9, 0.1], [0.4, 0.6]]), torch.tensor([0, 1]))
+        >>> len(figure.axes)
+        1
+    """
     from matplotlib.figure import Figure
 
     found = reliability(probs, targets)

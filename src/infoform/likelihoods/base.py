@@ -61,7 +61,7 @@ class Likelihood(ABC):
 
     Example:
         ```python
-        import torch
+        import dataclasses, torch
         from infoform import Likelihood, Regression
 
         class Poisson(Likelihood):
@@ -76,7 +76,8 @@ class Likelihood(ABC):
                 return (below < uniforms).sum(0).to(outputs)
 
             def from_samples(self, samples, plain, *, noise):
-                return Regression().from_samples(samples.exp(), plain.exp(), noise=1.0)
+                rates = Regression().from_samples(samples.exp(), plain.exp(), noise=1.0)
+                return dataclasses.replace(rates, plain=plain)
 
         assert Poisson().score(torch.zeros(1, 1), torch.tensor([[3.0]])) == 2
         ```

@@ -1,4 +1,4 @@
-"""The one JSON of a run: what was found, piece by piece, and all that it depends on."""
+"""The JSON of an experiment's run: what each piece of work found, and all that it depends on."""
 
 import json
 import os
@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from infoform.records.json_values import from_json
+
+VERSION = 1  # of the form of the file; files without a version have the form of version 1
 
 
 @dataclass(frozen=True)
@@ -21,18 +25,18 @@ class Result:
     seconds: float = 0.0  # of all pieces together
     peak_memory_bytes: int = 0
     pieces: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    notes: str = ""  # Markdown that people wrote of the run, in `NAME.notes.md` beside its JSON; never written here
+    version: int = VERSION
 
     @property
     def complete(self) -> bool:
         """Tell whether no piece is missing."""
         return len(self.pieces) == self.total
 
-    def with_piece(self, key: str, found: Mapping[str, Any], *, seconds: float, peak_memory_bytes: int) -> "Result":
+    def with_piece(self, key: str, outcome: Mapping[str, Any], *, seconds: float, peak_memory_bytes: int) -> "Result":
         """Return the same run with one more piece."""
         return replace(
             self,
-            pieces={**self.pieces, key: _rounded(dict(found))},
+            pieces={**self.pieces, key: _rounded(dict(outcome))},
             seconds=_rounded(self.seconds + seconds),
             peak_memory_bytes=max(self.peak_memory_bytes, peak_memory_bytes),
         )
@@ -40,7 +44,6 @@ class Result:
     def save(self, path: Path) -> None:
         """Write the file, a line for each piece, through another one: an interruption leaves the old or the new."""
         fields = asdict(self)
-        del fields["notes"]
         lines = [f"  {json.dumps(key)}: {_compact(value)}" for key, value in fields.pop("pieces").items()]
         head = [f" {json.dumps(key)}: {_compact(value)}" for key, value in fields.items()]
         text = "{\n" + ",\n".join([*head, ' "pieces": {\n' + ",\n".join(lines) + "\n }"]) + "\n}\n"
@@ -51,13 +54,17 @@ class Result:
 
     @classmethod
     def load(cls, path: Path) -> "Result":
-        """Read a file that `save` wrote, and the notes beside it, where there are any."""
-        notes = path.with_suffix(".notes.md")
+        """Read a file that `save` wrote."""
         try:
-            run = cls(**json.loads(path.read_text()))
-        except (json.JSONDecodeError, TypeError) as error:
+            result = from_json(cls, json.loads(path.read_text()))
+        except ValueError as error:
             raise ValueError(f"'{path}' must be the JSON of a run, and is not ({error}); move it away.") from error
-        return replace(run, notes=notes.read_text(encoding="utf-8").strip()) if notes.is_file() else run
+        if result.version > VERSION:
+            raise ValueError(
+                f"'{path}' was written by a later infoform (its version is {result.version}, and this one reads "
+                f"{VERSION} at most); update infoform."
+            )
+        return result
 
 
 def _compact(value: Any) -> str:
@@ -68,5 +75,5 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.7g}")
     if isinstance(value, Mapping):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

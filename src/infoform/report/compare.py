@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from infoform.records.evaluate import EvaluateResult, IntervalCoverage, ReliabilityBins
 from infoform.report.blocks import Block, Chart, Panel, Section, Table, Text
 from infoform.report.charts import axis, figure, label, log_axis, series
 from infoform.report.inputs import Run
@@ -14,17 +15,20 @@ from infoform.report.words import MISSING, SCORES, listed, number, percent, prec
 def compare(runs: Sequence[Run]) -> Panel:
     """Return the panel that compares runs of one kind or of several."""
     blocks: list[Block] = []
-    scored = [run for run in runs if run.result("evaluate")]
-    data = {str(run.records["evaluate"]["options"].get("data")) for run in scored}
+    scored = [(run, run.evaluate) for run in runs if run.evaluate is not None]
+    data = {str(run.option("evaluate", "data")) for run, _ in scored}
     if len(data) > 1:
         names = listed(f"'{name}'" for name in sorted(data))
         text = f"These runs were evaluated on different data ({names}): their scores do not compare directly."
         blocks.append(Text(text, "warning"))
     blocks.append(_table(runs))
-    for kind in ("classification", "multilabel", "regression"):
-        alike = [run for run in scored if run.kind == kind]
+    for task in sorted({run.task for run, _ in scored}):
+        alike = [(run, result) for run, result in scored if run.task == task]
         if len(alike) > 1:
-            blocks.append(_coverage(alike) if kind == "regression" else _reliability(alike))
+            coverages = [(run, result.intervals.interval_coverage) for run, result in alike if result.intervals]
+            diagrams = [(run, result.calibration.reliability) for run, result in alike if result.calibration]
+            blocks += [_coverage(coverages)] if coverages else []
+            blocks += [_reliability(diagrams)] if diagrams else []
             blocks.append(_cost(alike))
     return Panel("Compare", f"{len(runs)} runs side by side", [Section("Side by side", blocks)])
 
@@ -33,20 +37,20 @@ def _table(runs: Sequence[Run]) -> Table:
     rows: list[list[str]] = []
     best: set[tuple[int, int]] = set()
     facts = {
-        "task": [run.kind for run in runs],
-        "structure": [str(run.fit.get("settings", {}).get("structure", MISSING)) for run in runs],
+        "task": [run.task for run in runs],
+        "structure": [MISSING if run.fit is None else run.fit.settings.structure for run in runs],
         "rank": [_rank(run) for run in runs],
-        "prior": [str(run.fit.get("prior", MISSING)) for run in runs],
-        "τ": [precision({**run.fit, **run.result("tune")}.get("prior_precision")) for run in runs],
-        "memory": [size(run.fit.get("total_bytes")) for run in runs],
-        "test data": [str(run.records.get("evaluate", {}).get("options", {}).get("data", MISSING)) for run in runs],
+        "prior": [MISSING if run.fit is None else run.fit.prior for run in runs],
+        "τ": [precision(run.prior_precision) for run in runs],
+        "memory": [size(_bytes(run)) for run in runs],
+        "test data": [run.option("evaluate", "data") or MISSING for run in runs],
     }
     rows += [[name, *values] for name, values in facts.items()]
-    found = [run.result("evaluate").get("scores", {}) for run in runs]
-    names = [name for name in SCORES if name != "log_likelihood" and any(name in scores for scores in found)]
+    scored = [{} if run.evaluate is None else run.evaluate.scores for run in runs]
+    names = [name for name in SCORES if name != "log_likelihood" and any(name in scores for scores in scored)]
     for name in names:
         shown, less, _ = SCORES[name]
-        values = [scores.get(name) for scores in found]
+        values = [scores.get(name) for scores in scored]
         rows.append([shown, *(score(name, value) for value in values)])
         best |= _best(len(rows) - 1, values, less, runs)
     aurocs = [_auroc(run) for run in runs]
@@ -59,8 +63,13 @@ def _table(runs: Sequence[Run]) -> Table:
 
 def _rank(run: Run) -> str:
     """Return the rank where the structure has one."""
-    there = any(layer.get("rank") is not None for layer in run.fit.get("layers", []))
-    return number(run.fit["settings"]["rank"]) if there else MISSING
+    if run.fit is None or all(layer.rank is None for layer in run.fit.layers):
+        return MISSING
+    return number(run.fit.settings.rank)
+
+
+def _bytes(run: Run) -> int | None:
+    return None if run.fit is None else run.fit.total_bytes
 
 
 def _best(row: int, values: Sequence[float | None], less: bool | None, runs: Sequence[Run]) -> set[tuple[int, int]]:
@@ -69,7 +78,7 @@ def _best(row: int, values: Sequence[float | None], less: bool | None, runs: Seq
     groups: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for column, (run, value) in enumerate(zip(runs, values, strict=True), start=1):
         if value is not None and less is not None:
-            groups.setdefault((run.kind, _data(run)), []).append((column, value))
+            groups.setdefault((run.task, _data(run)), []).append((column, value))
     for members in groups.values():
         there = [value for _, value in members]
         wanted = min(there) if less else max(there)
@@ -80,27 +89,21 @@ def _best(row: int, values: Sequence[float | None], less: bool | None, runs: Seq
 
 def _data(run: Run) -> str:
     """Return what a run was evaluated on, unknown data included."""
-    options = run.records.get("evaluate", {}).get("options", {})
-    return f"{options.get('data', MISSING)} {options.get('unknown', '')}"
+    return f"{run.option('evaluate', 'data') or MISSING} {run.option('evaluate', 'unknown') or ''}"
 
 
 def _auroc(run: Run) -> float | None:
-    unknown = run.result("evaluate").get("unknown", {})
-    for name in ("entropy", "epistemic"):
-        if name in unknown:
-            return float(unknown[name]["auroc"])
-    return None
+    unknown = None if run.evaluate is None else run.evaluate.unknown
+    return None if unknown is None or unknown.separation is None else unknown.separation.auroc
 
 
-def _reliability(runs: Sequence[Run]) -> Chart:
+def _reliability(runs: Sequence[tuple[Run, ReliabilityBins]]) -> Chart:
     traces: list[Any] = [ideal_line()]
     rows = []
-    for position, run in enumerate(runs):
-        filled = filled_bins(run.result("evaluate")["reliability"])
+    for position, (run, bins) in enumerate(runs):
+        filled = filled_bins(bins)
         traces.append(reliability_trace(filled, label(run.name), series(position, len(runs))))
-        rows += [
-            (run.name, percent(one["confidence"]), percent(one["accuracy"]), f"{one['count']:,}") for one in filled
-        ]
+        rows += [(run.name, percent(each.confidence), percent(each.accuracy), f"{each.count:,}") for each in filled]
     layout = figure(
         traces,
         height=420,
@@ -111,28 +114,28 @@ def _reliability(runs: Sequence[Run]) -> Chart:
     return Chart("Promised and kept", "Confidence against right answers, run by run.", layout, table)
 
 
-def _coverage(runs: Sequence[Run]) -> Chart:
+def _coverage(runs: Sequence[tuple[Run, IntervalCoverage]]) -> Chart:
     traces: list[Any] = [ideal_line()]
     rows = []
-    for position, run in enumerate(runs):
-        found = run.result("evaluate")["interval_coverage"]
-        traces.append(coverage_trace(found["level"], found["found"], label(run.name), series(position, len(runs))))
-        pairs = zip(found["level"], found["found"], strict=True)
-        rows += [(run.name, percent(level, 0), percent(kept)) for level, kept in pairs]
+    for position, (run, coverage) in enumerate(runs):
+        colour = series(position, len(runs))
+        traces.append(coverage_trace(coverage.level, coverage.found, label(run.name), colour))
+        pairs = zip(coverage.level, coverage.found, strict=True)
+        rows += [(run.name, percent(level, 0), percent(inside)) for level, inside in pairs]
     layout = figure(traces, height=420, xaxis=axis("promised", **SHARE), yaxis=axis("found: truths inside", **SHARE))
     table = Table(("run", "interval", "truths inside"), rows)
     return Chart("Promised and kept", "Level of intervals against truths inside, run by run.", layout, table)
 
 
-def _cost(runs: Sequence[Run]) -> Chart:
+def _cost(runs: Sequence[tuple[Run, EvaluateResult]]) -> Chart:
     from plotly import graph_objects
 
     traces: list[Any] = []
     rows = []
-    for position, run in enumerate(runs):
-        nbytes, nll = run.fit.get("total_bytes"), run.result("evaluate")["scores"]["nll"]
+    for position, (run, result) in enumerate(runs):
+        nbytes, nll = _bytes(run), result.scores.get("nll")
         rows.append((run.name, size(nbytes), score("nll", nll)))
-        if nbytes is not None:
+        if nbytes is not None and nll is not None:
             traces.append(
                 graph_objects.Scatter(
                     x=[nbytes],

@@ -19,12 +19,12 @@ def sections(result: Result) -> list[Section]:
     """Return one section a data set."""
     settings = result.settings
     counts, taus = (_powers(settings[name], settings["points"]) for name in ("data_powers", "precision_powers"))
-    found = []
+    planes_of_sets = []
     for name in settings["sets"]:
         planes = {key.split("/")[1]: piece["log_likelihood"] for key, piece in _pieces(result, name)}
         charts = [_plane(planes, counts, taus), _cuts(planes, counts, taus)]
-        found.append(Section(f"The plane of (N, τ): {name}", charts))
-    return found
+        planes_of_sets.append(Section(f"The plane of (N, τ): {name}", charts))
+    return planes_of_sets
 
 
 def _plane(planes: dict[str, Plane], counts: Sequence[float], taus: Sequence[float]) -> Chart:

@@ -1,5 +1,6 @@
 """An experiment of the paper: its own page, written from the result, with its pictures inside.
 
+A report knows no experiments: who makes one passes a function that finds them.
 To give one charts that act, write a file with a function `sections`, and a line in `ACTING`.
 """
 
@@ -8,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from infoform.records.study_result import Result
 from infoform.report import planes
@@ -18,21 +20,40 @@ from infoform.report.words import MISSING, counted, number
 ACTING: dict[str, Callable[[Result], list[Section]]] = {"uci-landscape": planes.sections}  # by experiment
 
 
-def study_panel(study: Study) -> Panel:
-    """Return the panel of one experiment."""
-    from infoform.experiments import EXPERIMENTS, get_experiment
+class StudyPage(Protocol):
+    """What a report asks of an experiment."""
 
+    @property
+    def summary(self) -> str:
+        """Return what the experiment shows, in one line."""
+
+    @property
+    def reproduces(self) -> str:
+        """Return which table or figure of the paper it is."""
+
+    def page(self, result: Result) -> str:
+        """Return the page of a result, in Markdown."""
+
+    def charts(self, result: Result, folder: Path) -> None:
+        """Draw the pictures of the page into a folder."""
+
+
+FindExperiment = Callable[[str], StudyPage | None]  # by its name; None where there is none
+
+
+def study_panel(study: Study, find_experiment: FindExperiment) -> Panel:
+    """Return the panel of one experiment."""
     result = study.result
-    if result.experiment not in EXPERIMENTS:
+    experiment = find_experiment(result.experiment)
+    if experiment is None:
         raise ValueError(
             f"'{study.path}' is of the experiment '{result.experiment}', which this infoform does not have; "
             "use the version that made it."
         )
-    experiment = get_experiment(result.experiment)
     blocks: list[Block] = []
     acting: list[Section] = []
     if result.complete:
-        blocks.append(Markup(_page(study)))
+        blocks.append(Markup(_page(study, experiment)))
         acting = ACTING[result.experiment](result) if result.experiment in ACTING else []
     else:
         text = (
@@ -51,13 +72,10 @@ def study_panel(study: Study) -> Panel:
     return Panel(study.name, says, [Section("Result", blocks), *acting])
 
 
-def _page(study: Study) -> str:
+def _page(study: Study, experiment: StudyPage) -> str:
     """Return the experiment's page as HTML, raw HTML in it escaped, pictures as data."""
     from markdown_it import MarkdownIt
 
-    from infoform.experiments import get_experiment
-
-    experiment = get_experiment(study.result.experiment)
     text = MarkdownIt("commonmark", {"html": False}).enable("table").render(experiment.page(study.result))
     with tempfile.TemporaryDirectory() as folder:
         experiment.charts(study.result, Path(folder))

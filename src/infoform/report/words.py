@@ -29,7 +29,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Return a number of so many digits; what is none as it is."""
+    """Return a number with so many digits, and anything else as text."""
     if value is None:
         return MISSING
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -48,9 +48,9 @@ def size(count: int | None) -> str:
     return MISSING if count is None else show_bytes(count)
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def counted(count: int, singular: str, plural: str = "") -> str:
     """Return 1 example, 2 examples."""
-    return f"{count:,}\u00a0{one if count == 1 else many or one + 's'}"
+    return f"{count:,}\u00a0{singular if count == 1 else plural or singular + 's'}"
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -68,9 +68,9 @@ def sure_sentence(level: float, examples: int, right: float | None) -> str:
 
 
 def precision(value: Any) -> str:
-    """Return a prior precision: one, or one for each layer."""
+    """Return a prior precision: one number, or one for each layer."""
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {number(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {number(tau)}" for name, tau in value.items())
     return number(value)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from infoform.common.checks import check_choice, check_whole
+from infoform.common.same_work import Identity, refusal
 
 METHODS = ("grid", "random", "optuna")
 OBJECTIVES = ("nll", "ece", "brier")
@@ -138,12 +139,11 @@ class Search:
 
         return propose, tell
 
-    def _described(self) -> dict[str, Any]:
+    def _identity(self) -> Identity:
         own = {name: getattr(self, name) for name in ("method", "num_data", "prior_precision", "seed")}
         if self.method == "grid":
             own["trials"] = self.trials  # another number is another grid
-        described: dict[str, Any] = json.loads(json.dumps({**self.settings, **own}))
-        return described
+        return Identity({**self.settings, **own})
 
     def _read(self) -> list[Trial]:
         if self.path is None or not Path(self.path).exists():
@@ -156,17 +156,17 @@ class Search:
             raise ValueError(
                 f"'{self.path}' holds no trials of a search ({error}); remove it or give another path."
             ) from error
-        if settings != self._described():
-            raise ValueError(
-                f"'{self.path}' holds the trials of a search with other settings; remove it or give another path."
-            )
+        differences = self._identity().differences(settings)
+        if differences:
+            what = f"'{self.path}' holds the trials of a search with other settings"
+            raise ValueError(refusal(what, differences, remedy="remove it or give another path"))
         return trials[: self.trials]
 
     def _write(self, trials: Sequence[Trial]) -> None:
         if self.path is None:
             return
         temporary = Path(f"{os.fspath(self.path)}.tmp")
-        content = {"settings": self._described(), "trials": [asdict(trial) for trial in trials]}
+        content = {"settings": self._identity().values, "trials": [asdict(trial) for trial in trials]}
         temporary.write_text(json.dumps(content, indent=1))
         os.replace(temporary, self.path)
 

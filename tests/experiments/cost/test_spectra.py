@@ -8,7 +8,8 @@ from torch import nn
 import infoform
 from flat import flat_laplace
 from infoform.experiments import Result
-from infoform.experiments.cost.spectra import EXPERIMENT, RANKS, SpectraSettings, histogram, layer_spectrum
+from infoform.experiments.cost.spectra import EXPERIMENT, SpectraSettings, histogram, layer_spectrum
+from infoform.experiments.cost.spectra_page import RANKS
 
 
 @pytest.fixture

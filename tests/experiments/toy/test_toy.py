@@ -12,10 +12,10 @@ from torch.testing import assert_close
 from flat import flat_laplace
 from infoform import Regression
 from infoform.experiments import Result, get_experiment
-from infoform.experiments.runner import write_page
+from infoform.experiments.page import write_page
 from infoform.experiments.toy.experiment import EXPERIMENT, METHODS, BandSettings, pseudo_root
 from infoform.experiments.toy.network import toy_data, toy_network
-from infoform.experiments.toy.page import TITLES, Band, distance, ground_truth, largest_r_hat
+from infoform.experiments.toy.page import WAYS, Band, distance, ground_truth, largest_r_hat
 
 SETTINGS = BandSettings(
     steps=500,
@@ -46,7 +46,7 @@ def result_of(pieces: dict[str, Any]) -> Result:
 
 def test_every_method_has_a_band_at_every_setting(pieces: dict[str, Any]) -> None:
     assert set(pieces) == set(EXPERIMENT.pieces(SETTINGS)) == {"laplace", "bbb", "hmc/0", "hmc/1"}
-    for way in TITLES:
+    for way in WAYS:
         assert set(pieces["laplace"][way]) == set(METHODS)
         for band in pieces["laplace"][way].values():
             assert len(band["mean"]) == len(band["std"]) == 13
@@ -65,7 +65,7 @@ def test_equal_bands_are_those_of_the_library(pieces: dict[str, Any]) -> None:
 def test_the_page_and_its_pictures_are_made_of_the_result_alone(pieces: dict[str, Any], tmp_path: Path) -> None:
     text = write_page("toy", result_of(pieces), tmp_path).read_text()
     pictures = {path.name for path in (tmp_path / "images").iterdir()}
-    assert pictures == {f"toy-{name}.png" for name in (*TITLES, "covariance", "information")}
+    assert pictures == {f"toy-{name}.png" for name in (*WAYS, "covariance", "information")}
     assert all(f"../images/{name}" in text for name in pictures)
     assert all((tmp_path / "images" / name).stat().st_size < 200_000 for name in pictures)
     assert all(f"| {label} |" in text for label in METHODS)

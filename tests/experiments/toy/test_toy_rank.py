@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infoform.experiments import Result
-from infoform.experiments.runner import write_page
+from infoform.experiments.page import write_page
 from infoform.experiments.toy.rank import EXPERIMENT, RankSettings, errors
 
 SETTINGS = RankSettings(steps=500, restarts=2, learning_rate=0.02, networks=2)

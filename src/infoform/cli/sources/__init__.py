@@ -11,11 +11,11 @@ from infoform.cli.sources.base import Data, Reading
 
 @dataclass(frozen=True)
 class DataKind:
-    """How one kind of data is told from the others, and read."""
+    """One kind of data: how to recognise it, and how to read it."""
 
     takes: Callable[[str], bool]
     read: Callable[[str, Reading], Data]
-    looks: str  # in an error
+    looks: str  # what it is, for the message of an error
 
 
 DATA_KINDS: dict[str, DataKind] = {
@@ -27,7 +27,7 @@ DATA_KINDS: dict[str, DataKind] = {
 
 
 def open_data(spec: str, reading: Reading) -> Data:
-    """Read data of whichever kind this is."""
+    """Read data of any kind."""
     for kind in DATA_KINDS.values():
         if kind.takes(spec):
             return kind.read(spec, reading)

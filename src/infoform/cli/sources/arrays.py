@@ -10,6 +10,7 @@ from torch import Tensor
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.sources.base import Data, Reading, class_indices, tensor_loader
+from infoform.records.fit import DataFacts
 
 INPUTS = ("x", "X", "inputs", "images", "features", "data")
 TARGETS = ("y", "Y", "targets", "target", "labels", "label")
@@ -24,9 +25,9 @@ def read(spec: str, reading: Reading) -> Data:
     options = reading.options
     target = options.target or next((name for name in TARGETS if name in arrays), None)
     name = options.inputs or next((name for name in INPUTS if name in arrays), None)
-    for option, given in (("--inputs", options.inputs), ("--target", options.target if reading.labelled else None)):
-        if given is not None and given not in arrays:
-            raise Mistake(f"'{spec}' has no array '{given}', which {option} names; it has {', '.join(arrays)}.")
+    for option, array in (("--inputs", options.inputs), ("--target", options.target if reading.labelled else None)):
+        if array is not None and array not in arrays:
+            raise Mistake(f"'{spec}' has no array '{array}', which {option} names; it has {', '.join(arrays)}.")
     if name is None:
         raise Mistake(f"which array of '{spec}' has the inputs? Give --inputs; it has {', '.join(arrays)}.")
     if target not in arrays and reading.labelled:
@@ -37,31 +38,28 @@ def read(spec: str, reading: Reading) -> Data:
     if inputs.is_floating_point():
         inputs = inputs.to(reading.dtype)
         _check_finite(inputs, f"array '{name}' of '{spec}'")
-    facts: dict[str, Any] = {} if reading.classes is None else {"classes": reading.classes}
-    labels = None
+    labels, classes = None, reading.classes
     if target is not None and target in arrays:
-        labels = _targets(arrays[target], f"array '{target}' of '{spec}'", reading, facts)
+        labels, classes = _targets(arrays[target], f"array '{target}' of '{spec}'", reading)
         if len(labels) != len(inputs):
             raise Mistake(
                 f"inputs and targets must be as many, got {len(inputs)} in '{name}' and {len(labels)} in '{target}'."
             )
-    return Data(tensor_loader(inputs, labels, reading.batch_size), len(inputs), None, facts)
+    return Data(tensor_loader(inputs, labels, reading.batch_size), len(inputs), None, DataFacts(classes=classes))
 
 
-def _targets(array: Any, where: str, reading: Reading, facts: dict[str, Any]) -> Tensor:
+def _targets(array: Any, where: str, reading: Reading) -> tuple[Tensor, list[str] | None]:
+    """Return the targets as the likelihood takes them, and the names of the classes where they are known."""
     if array.dtype.kind == "U":
-        if reading.likelihood != "classification":
-            raise Mistake(f"{where} must hold numbers for {reading.likelihood}, got text.")
+        if not reading.likelihood.one_of_many:
+            raise Mistake(f"{where} must hold numbers for {reading.likelihood.name}, got text.")
         labels = [str(value) for value in array]
-        facts["classes"] = reading.classes or sorted(set(labels))
-        return class_indices(labels, facts["classes"], where)
+        classes = reading.classes or sorted(set(labels))
+        return class_indices(labels, classes, where), classes
     targets = _tensor(array, where)
     if targets.is_floating_point():
         _check_finite(targets, where)
-        if reading.likelihood == "classification" and bool((targets == targets.round()).all()):
-            return targets.long()
-        return targets.to(reading.dtype)
-    return targets.long() if reading.likelihood == "classification" else targets.to(reading.dtype)
+    return reading.likelihood.read_targets(targets, reading.dtype), reading.classes
 
 
 def _tensor(array: Any, where: str) -> Tensor:

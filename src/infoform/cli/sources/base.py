@@ -1,6 +1,6 @@
 """What every kind of data becomes: batches in a fixed order, names of the examples, and what later data must match."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,19 +10,21 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions
+from infoform.likelihoods import Likelihood
+from infoform.records.fit import DataFacts
 
 BATCH_SIZE = 128
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read, and for what."""
+    """How data are to be read."""
 
     options: DataOptions
-    likelihood: str  # "classification", ...
+    likelihood: Likelihood
     dtype: torch.dtype = torch.float32  # of the network's weights
-    facts: Mapping[str, Any] = field(default_factory=dict)  # of the data that the run was fitted on
-    labelled: bool = True  # whether targets are needed; where not, they are read if they are there
+    facts: DataFacts = field(default_factory=DataFacts)  # of the data that the run was fitted on
+    labelled: bool = True  # whether targets are needed; targets that are not needed are read if they are there
 
     @property
     def batch_size(self) -> int:
@@ -30,8 +32,8 @@ class Reading:
 
     @property
     def classes(self) -> list[str] | None:
-        """Return the names of the classes where they are known, in the order of the network's outputs."""
-        return split_names(self.options.classes) or self.facts.get("classes")
+        """Return the names of the classes in the order of the network's outputs; None where they are not known."""
+        return split_names(self.options.classes) or self.facts.classes
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Data:
     loader: Iterable[Any]
     examples: int | None = None  # how many, where known
     names: Sequence[str] | None = None  # of the examples, for people: files, or rows of a table
-    facts: dict[str, Any] = field(default_factory=dict)  # "classes", "columns": what later data must match
+    facts: DataFacts = field(default_factory=DataFacts)  # what later data must match
 
     def name(self, index: int) -> str:
         return str(index) if self.names is None else self.names[index]

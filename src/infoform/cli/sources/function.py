@@ -6,7 +6,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.references import describe_failure, find_object
-from infoform.cli.sources.base import Data, Reading, dataset_loader, split_names
+from infoform.cli.sources.base import Data, Reading, dataset_loader
+from infoform.records.fit import DataFacts
 
 
 def takes(spec: str) -> bool:
@@ -15,19 +16,19 @@ def takes(spec: str) -> bool:
 
 
 def read(spec: str, reading: Reading) -> Data:
-    found = find_object(spec, "--data")
-    if callable(found) and not isinstance(found, Dataset | DataLoader):
+    loader = find_object(spec, "--data")
+    if callable(loader) and not isinstance(loader, Dataset | DataLoader):
         try:
-            found = found()
+            loader = loader()
         except Exception as error:
             raise Mistake(f"the function '{spec}' fails: {describe_failure(error)}.") from error
-    if isinstance(found, Dataset) and not isinstance(found, IterableDataset):
-        found = dataset_loader(found, reading.batch_size)
-    if isinstance(found, Iterator):
-        raise Mistake(f"'{spec}' must give a loader that can be read more than once, got a {type(found).__name__}.")
-    if not isinstance(found, Iterable) or isinstance(found, str):
-        raise Mistake(f"'{spec}' must give a loader, a list of batches or a Dataset, got a {type(found).__name__}.")
-    dataset = getattr(found, "dataset", None)
+    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
+        loader = dataset_loader(loader, reading.batch_size)
+    if isinstance(loader, Iterator):
+        raise Mistake(f"'{spec}' must give a loader that can be read more than once, got a {type(loader).__name__}.")
+    if not isinstance(loader, Iterable) or isinstance(loader, str):
+        raise Mistake(f"'{spec}' must give a loader, a list of batches or a Dataset, got a {type(loader).__name__}.")
+    dataset = getattr(loader, "dataset", None)
     examples = len(dataset) if isinstance(dataset, Sized) else None
-    classes = split_names(reading.options.classes) or reading.facts.get("classes") or getattr(dataset, "classes", None)
-    return Data(found, examples, None, {} if classes is None else {"classes": [str(name) for name in classes]})
+    classes = reading.classes or getattr(dataset, "classes", None)
+    return Data(loader, examples, None, DataFacts(classes=None if classes is None else [str(name) for name in classes]))

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions
 from infoform.cli.sources.base import Data, Reading, class_indices, dataset_loader
+from infoform.records.fit import DataFacts
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
@@ -28,21 +29,21 @@ def read(spec: str, reading: Reading) -> Data:
     folders = sorted(child for child in root.iterdir() if child.is_dir() and not child.name.startswith("."))
     by_class = {folder.name: _images(folder) for folder in folders}
     by_class = {name: files for name, files in by_class.items() if files}
-    facts: dict[str, Any] = {}
-    labels = None
+    facts, labels = DataFacts(), None
     if by_class:
         classes = reading.classes
-        files = [file for found in by_class.values() for file in found]
+        files = [file for members in by_class.values() for file in members]
         if classes is None and len(by_class) == 1 and reading.labelled:
             raise Mistake(
                 f"'{spec}' has images of one class ('{next(iter(by_class))}'), which does not tell the order of the "
                 "network's classes; make one folder for each class, or name them all with --classes."
             )
         if classes is not None or reading.labelled:
-            named = [name for name, found in by_class.items() for _ in found]
-            facts["classes"] = classes or list(by_class)
-            if reading.labelled or set(named) <= set(facts["classes"]):
-                labels = class_indices(named, facts["classes"], f"'{spec}'")
+            names = [name for name, members in by_class.items() for _ in members]
+            classes = classes or list(by_class)
+            facts = DataFacts(classes=classes)
+            if reading.labelled or set(names) <= set(classes):
+                labels = class_indices(names, classes, f"'{spec}'")
     else:
         files = _images(root)
         if not files:

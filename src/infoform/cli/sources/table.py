@@ -8,6 +8,7 @@ from torch import Tensor
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.sources.base import Data, Reading, class_indices, split_names, tensor_loader
+from infoform.records.fit import DataFacts
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -29,7 +30,7 @@ def read(spec: str, reading: Reading) -> Data:
     if missing and reading.labelled:
         raise Mistake(f"'{spec}' has no column '{missing[0]}', which --target names; it has {_listed(frame.columns)}.")
     ignored = split_names(options.ignore)
-    columns = reading.facts.get("columns")
+    columns = reading.facts.columns
     if columns is None:
         absent = [name for name in ignored if name not in frame.columns]
         if absent:
@@ -45,20 +46,19 @@ def read(spec: str, reading: Reading) -> Data:
     inputs = torch.stack([_numbers(frame[name], spec, "drop it with --ignore, or") for name in columns], dim=1)
     if options.divide_by is not None:
         inputs = inputs / options.divide_by
-    facts: dict[str, Any] = {"columns": columns}
-    labels = None
+    labels, classes = None, reading.classes
     if targets and not missing:
-        labels = _targets(frame, targets, spec, reading, facts)
-    elif reading.classes is not None:
-        facts["classes"] = reading.classes
+        labels, classes = _targets(frame, targets, spec, reading)
+    facts = DataFacts(columns=columns, classes=classes)
     loader = tensor_loader(inputs.to(reading.dtype), labels, reading.batch_size)
     return Data(loader, len(frame), [f"row {index}" for index in range(len(frame))], facts)
 
 
-def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading, facts: dict[str, Any]) -> Tensor:
-    if reading.likelihood != "classification":
+def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading) -> tuple[Tensor, list[str] | None]:
+    """Return the targets as the likelihood takes them, and the names of the classes where the targets are names."""
+    if not reading.likelihood.one_of_many:
         values = torch.stack([_numbers(frame[name], spec, "") for name in names], dim=1)
-        return values.to(reading.dtype)
+        return values.to(reading.dtype), None
     if len(names) > 1:
         raise Mistake(f"a classifier has one target column, got {', '.join(names)}; use --likelihood multilabel.")
     column = frame[names[0]]
@@ -73,10 +73,10 @@ def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading, 
                 f"the target '{names[0]}' of '{spec}' has the value {float(numbers[numbers != numbers.round()][0]):g}, "
                 "and classes are whole numbers or names; use --likelihood regression for numbers."
             )
-        return numbers.long()
+        return numbers.long(), None
     labels = [_label(value) for value in column]
-    facts["classes"] = reading.classes or sorted(set(labels))
-    return class_indices(labels, facts["classes"], f"column '{names[0]}' of '{spec}'")
+    classes = reading.classes or sorted(set(labels))
+    return class_indices(labels, classes, f"column '{names[0]}' of '{spec}'"), classes
 
 
 def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)

@@ -5,8 +5,19 @@ from typing import Annotated
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import MAX_SEED, DataOptions, DataSpec, ModelOptions, Output, Restart, Run, names_in
+from infoform.cli.options import (
+    KINDS,
+    DataOptions,
+    DataSpec,
+    ModelOptions,
+    Output,
+    PredictionSeed,
+    Restart,
+    Run,
+    option,
+)
 from infoform.cli.record import recorded
+from infoform.records.acquire import AcquireResult
 
 
 def acquire(
@@ -14,52 +25,42 @@ def acquire(
     run: Run,
     data: DataSpec,
     *,
-    number: Annotated[int, typer.Option("--number", "-n", metavar="N", help="How many to choose.")] = 10,
+    number: Annotated[int, option(None, "N", "How many inputs to choose.", "--number", "-n")] = 10,
     by: Annotated[
         str,
-        typer.Option(
-            metavar="SCORE",
-            help="variance or mutual_information.",
-            autocompletion=names_in("infoform.acquisition:SCORES"),
-            rich_help_panel="Prediction",
+        option(
+            "Prediction",
+            "SCORE",
+            "What makes an input worth its label: variance or mutual_information.",
+            names="infoform.acquisition:SCORES",
         ),
     ] = "variance",
     kind: Annotated[
         str,
-        typer.Option(
-            metavar="KIND",
-            help="linear-mc or mc; linear only with --each-alone.",
-            autocompletion=names_in("infoform.predicting.predictor:KINDS"),
-            rich_help_panel="Prediction",
-        ),
+        option("Prediction", "KIND", "How to predict: linear-mc or mc; linear with --each-alone.", names=KINDS),
     ] = "linear-mc",
-    samples: Annotated[int, typer.Option(metavar="M", help="Networks drawn.", rich_help_panel="Prediction")] = 100,
+    samples: Annotated[int, option("Prediction", "M", "How many networks are drawn.")] = 100,
     each_alone: Annotated[
         bool,
-        typer.Option(
-            "--each-alone",
-            help="Take the best scores, though they may be near-duplicates of each other.",
-            rich_help_panel="Prediction",
+        option(
+            "Prediction", None, "Choose the highest scores, even of inputs that are nearly the same.", "--each-alone"
         ),
     ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of what is drawn.", rich_help_panel="Prediction"),
-    ] = None,
+    seed: PredictionSeed = None,
     model: ModelOptions,
     options: DataOptions,
     restart: Restart = False,
     output: Output,
 ) -> None:
-    """Choose what to label next.
+    """Choose the inputs to label next.
 
-    Those whose answers would tell most about the weights. The chosen are a batch: each counts what those before it
-    would have told.
+    It chooses inputs of DATA whose labels would tell most about the weights. They are chosen one after the other, and
+    what the label of one would tell is not counted again for the next.
 
         infoform acquire runs/a --data pool.csv -n 20
         infoform acquire runs/b --data photos/new -n 100 --by mutual_information
 
-    When they are labelled: infoform fit RUN --update --data LABELLED
+    Next, when you have their labels: infoform fit RUN --update --data LABELLED
     """
     from rich.table import Table
 
@@ -96,4 +97,4 @@ def acquire(
         record.console.print(table)
         if len(chosen) > 20:
             record.console.print(f"and {len(chosen) - 20} more in {path}.")
-        record.result = {"chosen": chosen, "examples": columns["example"], "by": by}
+        record.result = AcquireResult(chosen, columns["example"], by)

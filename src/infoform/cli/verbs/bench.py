@@ -1,4 +1,4 @@
-"""`infoform bench`: the benchmarks of a clone, which are no part of the installed package."""
+"""`infoform bench`: run the benchmarks of a clone; the installed package does not have them."""
 
 import subprocess
 import sys
@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import Output
+from infoform.cli.options import Output, option
 from infoform.cli.record import recorded
+from infoform.records.programs import BenchResult
 
 PROGRAM = Path("benchmarks") / "speed" / "__main__.py"
 
@@ -19,16 +20,18 @@ def bench(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="For the benchmark itself, after --; see `infoform bench -- --help`.", metavar="[-- ARGUMENTS]"
+            help="Arguments of the benchmark itself, after --; see `infoform bench -- --help`.",
+            metavar="[-- ARGUMENTS]",
         ),
     ] = None,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny networks in place of all, in a minute.")] = False,
+    quick: Annotated[bool, option(None, None, "Measure tiny networks only, in a minute.", "--quick")] = False,
     output: Output,
 ) -> None:
-    """Measure speed and memory beside other libraries, in a clone.
+    """Compare speed and memory with other libraries.
 
-    Libraries that are not installed are left out, and it says so. The whole takes hours, and goes on where it stopped:
+    This needs a clone of the repository. Libraries that are not installed are left out, with a note. The whole
+    benchmark takes hours; started again, it continues where it stopped.
 
     Examples:
 
@@ -42,7 +45,7 @@ def bench(
         code = subprocess.run(command, cwd=root, check=False).returncode
         if code != 0:
             raise Mistake(f"the benchmark ended with code {code}; its own message is above.")
-        record.result = {"command": command[1:], "folder": str(root)}
+        record.result = BenchResult(command[1:], str(root))
 
 
 def find_clone(start: Path = Path(__file__)) -> Path:

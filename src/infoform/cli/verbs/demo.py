@@ -6,20 +6,21 @@ from typing import Annotated
 import typer
 
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import MAX_SEED, Output
+from infoform.cli.options import Output, check_seed, option
 from infoform.cli.record import recorded
 
 
 def demo(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for pictures and results.")] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of data, training and samples.")] = 0,
+    out: Annotated[Path, option(None, "FOLDER", "Folder for pictures and results.")] = Path("out/demo"),
+    seed: Annotated[int, option(None, "N", "Seed of data, training and samples.", callback=check_seed)] = 0,
     output: Output,
 ) -> None:
-    """Show what it does, on digits, in about a minute.
+    """Show what infoform does, on digits, in about a minute.
 
-    An over-confident network and every posterior beside it: two tables, two pictures and results.json.
+    It trains an over-confident network, gives it every kind of posterior, and writes two tables, two pictures and
+    results.json.
 
     Examples:
 

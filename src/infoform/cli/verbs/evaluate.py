@@ -1,12 +1,17 @@
-"""`infoform evaluate`: how good a run's predictions are beside the network's own, and whether they know it."""
+"""`infoform evaluate`: how good a run's predictions are, beside those of the network alone."""
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run
-from infoform.cli.record import Record, recorded
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
+from infoform.cli.record import recorded
+from infoform.records.evaluate import EvaluateResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def evaluate(
@@ -16,11 +21,7 @@ def evaluate(
     *,
     unknown: Annotated[
         str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Data unlike the training data, to be told apart by the uncertainty.",
-            rich_help_panel="Data",
-        ),
+        option("Data", "DATA", "Data unlike the training data: does the uncertainty notice? No labels needed."),
     ] = None,
     model: ModelOptions,
     options: DataOptions,
@@ -28,14 +29,15 @@ def evaluate(
     restart: Restart = False,
     output: Output,
 ) -> None:
-    """Score predictions on labelled data, beside the network's own.
+    """Score the predictions on labelled data, beside the network's own.
 
-    Accuracy, NLL, Brier score and calibration error, or RMSE, log-likelihood, CRPS and coverage of intervals:
+    For classes: accuracy, NLL, Brier score and calibration error. For numbers: RMSE, log-likelihood, CRPS and coverage
+    of intervals.
 
         infoform evaluate runs/a --data test.csv
         infoform evaluate runs/a --data test.csv --kind mc --samples 30
 
-    With data of another kind (no labels needed), how well the entropy tells them apart:
+    With data of another kind, which need no labels, it also says how well the uncertainty tells them from DATA:
 
         infoform evaluate runs/b --data photos/test --unknown drawings
     """
@@ -46,49 +48,45 @@ def evaluate(
 
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
-        found = opened.read(data, labelled=True)
+        labelled = opened.read(data, labelled=True)
         strange = None if unknown is None else opened.read(unknown, labelled=False)
-        how: dict[str, Any] = {
-            "kind": prediction.kind,
-            "samples": prediction.samples,
-            "link": prediction.link,
-            "seed": prediction.seed,
-            "progress": record.progress,
-        }
+        likelihood = opened.laplace.likelihood
+        how: dict[str, Any] = {**vars(prediction), "progress": record.progress}
         with resumable(context, run / "evaluate.json", opened, restart=restart) as parts:
-            predicted, targets = opened.laplace.predict_loader(found.loader, keep=parts.of("data"), **how)
+            predicted, targets = opened.laplace.predict_loader(labelled.loader, keep=parts.of("data"), **how)
             if targets is None:
                 parts.forget()
                 raise Mistake(f"scores need targets, and '{data}' gave none; give (input, target) batches.")
-            examples, note = describe(opened, found, predicted, targets)
-            record.result = score(opened, predicted, targets) | examples
+            chosen, note = describe(opened, labelled, predicted, targets)
+            result = replace(score(likelihood, predicted, targets, noise=opened.laplace.noise), chosen=chosen)
             if strange is not None:
                 other, _ = opened.laplace.predict_loader(strange.loader, keep=parts.of("unknown"), **how)
-                examples, other_note = describe(opened, strange, other, None)
-                record.result["unknown"] = tell_apart(opened, predicted, other) | examples
-                note = note or other_note
+                chosen, other_note = describe(opened, strange, other, None)
+                apart = replace(tell_apart(likelihood, predicted, other), chosen=chosen)
+                result, note = replace(result, unknown=apart), note or other_note
+        record.result = result
         if note is not None:
             record.note(note)
-        _show(record)
+        _show(result, record.console)
 
 
-def _show(record: Record) -> None:
+def _show(result: EvaluateResult, console: "Console") -> None:
+    """Print the scores, and how well unknown examples are told from known ones."""
     from rich.table import Table
 
-    result = record.result
-    table = Table("", "network alone", "with posterior", title=f"{result['examples']:,} examples")
+    table = Table("", "network alone", "with posterior", title=f"{result.examples:,} examples")
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, value in result["scores"].items():
-        table.add_row(name.replace("_", " "), f"{result['plain_scores'][name]:.4f}", f"{value:.4f}")
-    record.console.print(table)
-    sure = result.get("sure")
-    if sure is not None and sure["right"] is not None:
-        said = f"Of {sure['examples']:,} predictions given with {sure['confidence']:.0%} confidence or more"
-        record.console.print(f"{said}, {sure['right']:.1%} were right.")
-    if "unknown" not in result:
+    for name, value in result.scores.items():
+        table.add_row(name.replace("_", " "), f"{result.plain_scores[name]:.4f}", f"{value:.4f}")
+    console.print(table)
+    sure = None if result.confidences is None else result.confidences.sure
+    if sure is not None and sure.right is not None:
+        said = f"Of {sure.examples:,} predictions given with {sure.confidence:.0%} confidence or more"
+        console.print(f"{said}, {sure.right:.1%} were right.")
+    if result.unknown is None:
         return
-    table = Table("unknown told from known by", title=f"{result['unknown']['examples']:,} unknown examples")
+    table = Table("unknown told from known by", title=f"{result.unknown.examples:,} unknown examples")
     for head in ("AUROC", "AUPR", "FPR at 95 %"):
         table.add_column(head, justify="right")
     labels = {
@@ -97,8 +95,6 @@ def _show(record: Record) -> None:
         "mutual_information": "mutual information",
         "epistemic": "epistemic variance",
     }
-    for key, label in labels.items():
-        if key in result["unknown"]:
-            scores = result["unknown"][key]
-            table.add_row(label, *(f"{scores[name]:.4f}" for name in ("auroc", "aupr", "fpr95")))
-    record.console.print(table)
+    for name, scores in result.unknown.separations.items():
+        table.add_row(labels[name], f"{scores.auroc:.4f}", f"{scores.aupr:.4f}", f"{scores.fpr95:.4f}")
+    console.print(table)

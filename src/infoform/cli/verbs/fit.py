@@ -1,4 +1,4 @@
-"""`infoform fit`: measure the curvature of a trained network on its training data, and keep the posterior in a run."""
+"""`infoform fit`: measure the curvature of a trained network on its training data, and save the posterior in a run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,14 +8,27 @@ import typer
 import yaml
 
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PosteriorOptions, names_in
+from infoform.cli.options import DataOptions, DataSpec, MaxMemory, ModelOptions, Output, PosteriorOptions, option
 from infoform.cli.record import Record, recorded
+from infoform.records.fit import (
+    CoveredParameter,
+    DataFacts,
+    DataSource,
+    FitResult,
+    FittedLayer,
+    NetworkSource,
+    PosteriorSettings,
+)
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from infoform.cli.run_folder import RunFolder
     from infoform.laplace import Laplace
     from infoform.priors import Prior
 
 PRIOR_OPTIONS = ("prior", "prior_strength", "prior_precision")
+LIKELIHOOD = "classification"  # where --likelihood is not given
 
 
 def fit(
@@ -27,77 +40,53 @@ def fit(
     options: DataOptions,
     likelihood: Annotated[
         str,
-        typer.Option(
+        option(
+            "Posterior",
+            "NAME",
+            "Kind of task: classification, multilabel or regression.",
             "--likelihood",
             "-l",
-            metavar="NAME",
-            help="classification, multilabel or regression.",
-            autocompletion=names_in("infoform.likelihoods:LIKELIHOODS"),
-            rich_help_panel="Posterior",
+            names="infoform.likelihoods:LIKELIHOODS",
         ),
-    ] = "classification",
+    ] = LIKELIHOOD,
     noise: Annotated[
         float | None,
-        typer.Option(
-            metavar="SIGMA", help="Known noise of a regression; fitted where not given.", rich_help_panel="Posterior"
-        ),
+        option("Posterior", "SIGMA", "Noise of a regression, where it is known. Default: fitted to the residuals."),
     ] = None,
     posterior: PosteriorOptions,
     memory: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help="Choose the ranks of inf within 48MB, say, after the fit.", rich_help_panel="Posterior"
+        option(
+            "Posterior", "SIZE", "After the fit, choose the ranks of inf that keep most within this size, such as 48MB."
         ),
     ] = None,
     keep_curvature: Annotated[
         bool,
-        typer.Option(
-            "--keep-curvature",
-            help="Save all that was measured: for --update, and `plan --memory` later.",
-            rich_help_panel="Output",
-        ),
+        option("Output", None, "Save the whole curvature, for --update and `infoform plan RUN`.", "--keep-curvature"),
     ] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write here every minute; the same command goes on from there when it was killed.",
-            rich_help_panel="Output",
-        ),
+        option("Fit", "FOLDER", "Save the progress here every minute; a fit that was stopped continues from it."),
     ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="What the fit may take beside model and data, as 2GB: layers in groups, with passes of their own.",
-            rich_help_panel="Posterior",
-        ),
-    ] = None,
+    max_memory: MaxMemory = None,
     offload: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE", help="A device, or a folder, that takes what was measured.", rich_help_panel="Posterior"
-        ),
+        str | None, option("Fit", "WHERE", "Device or folder that takes finished results out of that memory.")
     ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Add these data to the run's posterior.", rich_help_panel="Posterior")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a posterior that is there.", rich_help_panel="Output")
-    ] = False,
+    update: Annotated[bool, option("Fit", None, "Add these data to the run's posterior.", "--update")] = False,
+    force: Annotated[bool, option("Output", None, "Replace the run's posterior.", "--force")] = False,
     output: Output,
 ) -> None:
     """Fit a posterior over the weights of a trained network.
 
-    Give the data it was trained on. The network is a function in a Python file that returns it, and its weights a
-    file; RUN is a folder that is made, and that the other verbs work on.
+    Give the data that the network was trained on, a function in a Python file that returns the network, and the file
+    of its weights. The result is a folder, RUN, which the other verbs work on.
 
     A table whose column 'species' is the class:
 
         infoform fit runs/a --model model.py:net --weights net.safetensors \\
             --data train.csv --target species
 
-    A folder with one folder of images a class:
+    A folder of images, with one folder inside for each class:
 
         infoform fit runs/b -m model.py:net -w net.pt -d photos/train \\
             --image-size 224 --image-mean 0.485,0.456,0.406 \\
@@ -108,12 +97,12 @@ def fit(
         infoform fit runs/c -m model.py:net -w net.pt -d train.npz \\
             --likelihood regression --memory 2MB
 
-    Your own loader; the last layers only:
+    Your own loader, and a posterior over the last layers only:
 
         infoform fit runs/d -m my.package:net -d my.package:train_loader \\
             --layers 'head.*'
 
-    A fit of hours, which may be killed and started again, in little memory:
+    A fit of hours, in little memory, that may be killed and started again:
 
         infoform fit runs/e -m model.py:net -w net.pt -d photos/train \\
             --checkpoint runs/e.part --max-memory 2GB
@@ -129,9 +118,9 @@ def fit(
         how = {"checkpoint": checkpoint, "max_memory": max_memory, "offload": offload, "progress": record.progress}
         try:
             if update:
-                laplace, about = _updated(folder, data, model, options, how)
+                laplace, network, source = _updated(folder, data, model, options, how)
             else:
-                laplace, about = _fitted(data, model, options, likelihood, noise, posterior, how, record)
+                laplace, network, source = _fitted(data, model, options, likelihood, noise, posterior, how, record)
         except KeyboardInterrupt:
             if checkpoint is not None:
                 say(f"the fit so far is in '{checkpoint}'; the same command goes on from there.", style="yellow")
@@ -143,7 +132,8 @@ def fit(
         if checkpoint is not None and not any(checkpoint.iterdir()):
             checkpoint.rmdir()  # the fit is saved, and has removed what was in it
         folder.forget_results()  # they were another posterior's
-        _report(laplace, about, record)
+        record.result = _result(laplace, network, source)
+        _show(record.result, record.console)
 
 
 def _fitted(
@@ -155,19 +145,19 @@ def _fitted(
     posterior: PosteriorOptions,
     how: dict[str, Any],
     record: Record,
-) -> tuple["Laplace", dict[str, Any]]:
+) -> tuple["Laplace", NetworkSource, DataSource]:
     from infoform.cli.model_source import ModelSource
     from infoform.cli.run_folder import read_for
     from infoform.laplace import Laplace
-    from infoform.likelihoods import Regression, get_likelihood
+    from infoform.likelihoods import get_likelihood
     from infoform.options import Settings
 
     source = ModelSource.given(model)
     chosen = get_likelihood(likelihood)
     if noise is not None:
-        if not isinstance(chosen, Regression):
+        if not chosen.takes_noise:
             raise Mistake(f"--noise is for regression, got --likelihood {likelihood}; leave it out.")
-        chosen = Regression(noise)
+        chosen = chosen.with_noise(noise)
     network = source.load(model.device)
     flat = asdict(posterior) | {"rank": read_rank(posterior.rank)}
     precision = posterior.prior_precision
@@ -185,9 +175,9 @@ def _fitted(
         laplace.prior_precision = precision
     if source.weights is None:
         record.note("no --weights given: the weights are those that the factory gives.")
-    opened = read_for(network, data, options, chosen.name, {}, labelled=True)
+    opened = read_for(network, data, options, chosen, DataFacts(), labelled=True)
     laplace.fit(opened.loader, **how)
-    return laplace, {"model": asdict(source), "data": {"source": data, "facts": opened.facts}}
+    return laplace, source.record, DataSource(data, opened.facts)
 
 
 def _prior(posterior: PosteriorOptions, default: str) -> "str | Prior | None":
@@ -204,63 +194,71 @@ def _prior(posterior: PosteriorOptions, default: str) -> "str | Prior | None":
 
 
 def _updated(
-    folder: Any,
+    folder: "RunFolder",
     data: str,
     model: ModelOptions,
     options: DataOptions,
     how: dict[str, Any],
-) -> tuple["Laplace", dict[str, Any]]:
+) -> tuple["Laplace", NetworkSource, DataSource]:
     from infoform.cli.run_folder import OpenRun
 
-    earlier = folder.fit_record()["result"]
+    earlier = folder.fit_record().result
     run = OpenRun.load(folder.path, model, options)
     if not run.has_curvature:
         raise Mistake(f"--update needs a run that was fitted with --keep-curvature, and '{folder.path}' was not.")
     opened = run.read(data, labelled=True)
     run.laplace.fit(opened.loader, update=True, **how)
-    return run.laplace, {"model": earlier["model"], "data": {"source": data, "facts": earlier["data"]["facts"]}}
+    return run.laplace, earlier.model, DataSource(data, earlier.data.facts)
 
 
-def _report(laplace: "Laplace", about: dict[str, Any], record: Record) -> None:
-    from rich.table import Table
-
+def _result(laplace: "Laplace", network: NetworkSource, source: DataSource) -> FitResult:
+    """Return what the fit found, and what the posterior costs."""
     from infoform.cli.costs import by_rank, spectrum, structures, weight_bytes
-    from infoform.common.bytes import show_bytes
     from infoform.planner import plan
 
     planned = plan(laplace)
-    table = Table("layer", title=f"Posterior ({laplace.structure.label}, prior {laplace.prior.name})")
+    settings = laplace.settings.flat()
+    assert laplace.num_data is not None
+    layers = [FittedLayer(**asdict(layer), spectrum=spectrum(laplace, layer.name)) for layer in planned.layers]
+    return FitResult(
+        model=network,
+        data=source,
+        likelihood=laplace.likelihood.name,
+        settings=PosteriorSettings(settings.pop("structure"), settings.pop("rank"), settings),
+        prior=laplace.prior.name,
+        prior_precision=laplace.prior_precision,
+        num_data=laplace.num_data,
+        noise=laplace.noise,
+        total_bytes=planned.total_bytes,
+        kept=planned.kept,
+        layers=layers,
+        weight_bytes=weight_bytes(laplace),
+        by_rank=by_rank(layers),
+        structures=structures(laplace, planned),
+        coverage=tuple(CoveredParameter(**asdict(row)) for row in laplace.coverage()),
+    )
+
+
+def _show(result: FitResult, console: "Console") -> None:
+    """Print the layers, and what has a posterior and what is held fixed."""
+    from rich.table import Table
+
+    from infoform.common.bytes import show_bytes
+
+    table = Table("layer", title=f"Posterior ({result.settings.structure}, prior {result.prior})")
     for head in ("shape", "rank", "bytes", "energy kept"):
         table.add_column(head, justify="right")
-    for layer in planned.layers:
+    for layer in result.layers:
         kept = "" if layer.kept is None else f"{layer.kept:.1%}"
         rank = "" if layer.rank is None else str(layer.rank)
         table.add_row(layer.name, "×".join(map(str, layer.shape)), rank, show_bytes(layer.nbytes), kept)
-    record.console.print(table)
-    covered = [row for row in laplace.coverage() if row.covered]
-    fixed = [row for row in laplace.coverage() if not row.covered]
-    assert laplace.num_data is not None
-    text = f"{laplace.num_data:,.0f} examples, {len(covered)} parameters with a posterior, {len(fixed)} held fixed"
-    record.console.print(f"{text}; {show_bytes(planned.total_bytes)} in all.")
+    console.print(table)
+    fixed = [row for row in result.coverage if row.structure is None]
+    covered = len(result.coverage) - len(fixed)
+    text = f"{result.num_data:,.0f} examples, {covered} parameters with a posterior, {len(fixed)} held fixed"
+    console.print(f"{text}; {show_bytes(result.total_bytes)} in all.")
     for reason in sorted({row.reason for row in fixed}):
-        record.console.print(f"held fixed: {reason}", markup=False)
-    layers = [{**asdict(layer), "spectrum": spectrum(laplace, layer.name)} for layer in planned.layers]
-    record.result = {
-        **about,
-        "likelihood": laplace.likelihood.name,
-        "settings": laplace.settings.flat(),
-        "prior": laplace.prior.name,
-        "prior_precision": laplace.prior_precision,
-        "num_data": laplace.num_data,
-        "noise": laplace.noise,
-        "total_bytes": planned.total_bytes,
-        "kept": planned.kept,
-        "weight_bytes": weight_bytes(laplace),
-        "layers": layers,
-        "by_rank": by_rank(layers),
-        "structures": structures(laplace, planned),
-        "coverage": list(laplace.coverage()),
-    }
+        console.print(f"held fixed: {reason}", markup=False)
 
 
 def read_rank(text: str) -> Any:

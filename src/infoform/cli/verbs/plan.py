@@ -1,79 +1,82 @@
 """`infoform plan`: what a posterior will cost, before a fit; where its bytes are best spent, after it."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, ModelOptions, Output, names_in
+from infoform.cli.options import (
+    RANK,
+    STRUCTURES,
+    DataOptions,
+    MaxMemory,
+    ModelOptions,
+    Output,
+    Storage,
+    option,
+)
 from infoform.cli.record import recorded
+from infoform.records.plan import PlannedLayer, PlanResult
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from infoform.planning.plan import Plan
     from infoform.posteriors import Structure
+
+
+@dataclass(frozen=True)
+class PlannedPosterior:
+    """The posterior whose cost is asked for."""
+
+    structure: Annotated[
+        str | None,
+        option(
+            "Posterior", "NAME", "Form of the posterior: inf (default), diag, kfac, efb, full, ...", names=STRUCTURES
+        ),
+    ] = None
+    rank: Annotated[str | None, option("Posterior", "K", RANK)] = None
+    memory: Annotated[
+        str | None, option("Posterior", "SIZE", "Choose the ranks that keep most within this size, such as 48MB.")
+    ] = None
+    storage: Storage = None
+
+
+@dataclass(frozen=True)
+class FitLimits:
+    """The memory of the fit."""
+
+    max_memory: MaxMemory = None
+    offload: Annotated[
+        bool, option("Fit", None, "Move each group's result out of that memory when it is finished.", "--offload")
+    ] = False
 
 
 def plan(
     context: typer.Context,
     run: Annotated[
-        Path | None, typer.Argument(help="Folder of a fitted run; without it, the plan is of --model.", metavar="[RUN]")
+        Path | None,
+        typer.Argument(help="Folder of a fitted run; without it, the plan is for --model.", metavar="[RUN]"),
     ] = None,
     *,
     model: ModelOptions,
     data: Annotated[
-        str | None,
-        typer.Option(
-            "--data",
-            "-d",
-            metavar="DATA",
-            help="Data whose first batch shows the sizes of a fit.",
-            rich_help_panel="Data",
-        ),
+        str | None, option("Data", "DATA", "Data whose first batch shows the size of an input.", "--data", "-d")
     ] = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(metavar="SHAPE", help="Or the shape of one input: 3,224,224.", rich_help_panel="Data"),
-    ] = None,
+    shape: Annotated[str | None, option("Data", "SHAPE", "Or the shape of one input: 3,224,224.")] = None,
     options: DataOptions,
-    structure: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="inf (default), diag, kfac, efb, full, ...",
-            autocompletion=names_in("infoform.posteriors:STRUCTURES", "infoform.posteriors:PRESETS"),
-            rich_help_panel="Posterior",
-        ),
-    ] = None,
-    rank: Annotated[
-        str | None,
-        typer.Option(metavar="K", help="Eigenpairs a layer: 100, or a share 0.05.", rich_help_panel="Posterior"),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Choose the ranks within 48MB, say.", rich_help_panel="Posterior"),
-    ] = None,
-    storage: Annotated[
-        str | None, typer.Option(metavar="DTYPE", help="float32, bfloat16 or uint8.", rich_help_panel="Posterior")
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Part the fit into groups of layers that 2GB, say, hold.", rich_help_panel="Fit"
-        ),
-    ] = None,
-    offload: Annotated[
-        bool, typer.Option("--offload", help="What is finished leaves that memory.", rich_help_panel="Fit")
-    ] = False,
+    posterior: PlannedPosterior,
+    limits: FitLimits,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Save the run's posterior with these ranks.", rich_help_panel="Posterior")
+        bool, option("Posterior", None, "Save the run's posterior again, with these ranks.", "--apply")
     ] = False,
     output: Output,
 ) -> None:
-    """Tell what a fit will cost, or spend a memory budget after it.
+    """Tell what a fit will cost, or fit a posterior into a memory budget.
 
-    Before a fit: bytes by layer, peak memory, cost; with the shape of one input, for batches of 32:
+    Before a fit: the bytes of every layer, and, where the shape of an input is known, peak memory and cost:
 
         infoform plan --model model.py:net --shape 3,224,224 --batch-size 32
         infoform plan --model model.py:net --structure kfac
@@ -81,69 +84,83 @@ def plan(
         infoform plan --model model.py:net --shape 3,224,224 \\
             --max-memory 500MB --offload
 
-    After it: the ranks that keep most in 2 MB (the run must have been fitted with --keep-curvature):
+    After a fit with --keep-curvature: the ranks that keep most within 2 MB:
 
         infoform plan runs/a --memory 2MB
         infoform plan runs/a --memory 2MB --apply
     """
+    from infoform.cli.model_source import ModelSource
+
     with recorded(context, output, folder=run if run is not None and run.is_dir() else None) as record:
         if run is None:
             if apply:
                 raise Mistake("--apply is for the plan of a run; give RUN, or leave it out.")
-            limits = {"max_memory": max_memory, "offload": offload}
-            planned = _before(model, data, shape, options, structure, rank, memory, storage, limits)
+            network = ModelSource.given(model).load(model.device, shapes=True)
+            planned = _before(network, _example(network, data, shape, options), posterior, limits, shape)
         else:
-            wrong = {"--data": data, "--shape": shape, "--rank": rank, "--storage": storage, "--max-memory": max_memory}
-            given = [flag for flag, value in wrong.items() if value is not None]
-            if given:
-                raise Mistake(f"a fitted run has its own {given[0].lstrip('-')}; leave {given[0]} out.")
-            planned = _after(run, model, options, structure, memory, apply)
+            fixed = {
+                "data": data,
+                "shape": shape,
+                "rank": posterior.rank,
+                "storage": posterior.storage,
+                "max-memory": limits.max_memory,
+            }
+            for name, value in fixed.items():
+                if value is not None:
+                    raise Mistake(f"a fitted run has its own {name}; leave --{name} out.")
+            planned = _after(run, model, options, posterior, apply)
         record.console.print(str(planned), end="", soft_wrap=True, markup=False)
-        record.result = {
-            **asdict(planned),
-            "total_bytes": planned.total_bytes,
-            "kept": planned.kept,
-            "fits": planned.fits,
-        }
+        record.result = _result(planned)
         if apply and run is not None:
             record.written.append(run / "posterior.safetensors")
 
 
-def _before(
-    model: ModelOptions,
-    data: str | None,
-    shape: str | None,
-    options: DataOptions,
-    structure: str | None,
-    rank: str | None,
-    memory: str | None,
-    storage: str | None,
-    limits: dict[str, Any],
-) -> "Plan":
+def _result(planned: "Plan") -> PlanResult:
+    """Return the plan as the record keeps it."""
+    layers = [PlannedLayer(**asdict(layer)) for layer in planned.layers]
+    return PlanResult(
+        **vars(planned) | {"layers": layers, "notes": list(planned.notes), "groups": [list(g) for g in planned.groups]},
+        total_bytes=planned.total_bytes,
+        kept=planned.kept,
+        fits=planned.fits,
+    )
+
+
+def _example(network: "nn.Module", data: str | None, shape: str | None, options: DataOptions) -> Any:
+    """Return a batch of inputs, the first of the data or zeros of the shape; None where neither is given."""
     import torch
 
-    from infoform.cli.model_source import ModelSource
     from infoform.cli.run_folder import read_for
     from infoform.cli.sources.base import BATCH_SIZE
-    from infoform.planner import plan as make_plan
+    from infoform.cli.verbs.fit import LIKELIHOOD
+    from infoform.likelihoods import get_likelihood
+    from infoform.records.fit import DataFacts
 
-    network = ModelSource.given(model).load(model.device, shapes=True)
-    example: Any = None
     if shape is not None and data is not None:
         raise Mistake("--shape and --data exclude each other; give one.")
     if shape is not None:
         parameter = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
-        example = torch.zeros((options.batch_size or BATCH_SIZE, *_sizes(shape))).to(parameter)
-    if data is not None:
-        batch = next(iter(read_for(network, data, options, "classification", {}, labelled=False).loader))
-        example = batch[0] if isinstance(batch, tuple | list) else batch
+        return torch.zeros((options.batch_size or BATCH_SIZE, *_sizes(shape))).to(parameter)
+    if data is None:
+        return None
+    opened = read_for(network, data, options, get_likelihood(LIKELIHOOD), DataFacts(), labelled=False)
+    batch = next(iter(opened.loader))
+    return batch[0] if isinstance(batch, tuple | list) else batch
+
+
+def _before(
+    network: "nn.Module", example: Any, posterior: PlannedPosterior, limits: FitLimits, shape: str | None
+) -> "Plan":
+    """Return the plan of a fit that has not been made."""
+    from infoform.planner import plan as make_plan
+
     try:
         return make_plan(
             network,
-            structure=_structure(structure, rank, storage, memory),
-            memory=memory,
+            structure=_structure(posterior),
+            memory=posterior.memory,
             example=example,
-            **limits,
+            **vars(limits),
         )
     except RuntimeError as error:
         if shape is None:
@@ -152,21 +169,21 @@ def _before(
         raise Mistake(f"the network does not take inputs of --shape {shape}: {reason}.") from error
 
 
-def _structure(name: str | None, rank: str | None, storage: str | None, memory: str | None) -> "Structure":
+def _structure(posterior: PlannedPosterior) -> "Structure":
+    """Return the structure that the options name; those that it has no use for are left out."""
     from infoform.cli.verbs.fit import read_rank
     from infoform.options import Settings
 
-    if rank is not None and memory is not None:
-        raise Mistake(f"rank and memory exclude each other, got --rank {rank} and --memory {memory}; give one.")
-    given = {} if rank is None else {"rank": read_rank(rank)}
-    given |= {} if storage is None else {"storage": storage}
-    flat = {**Settings().flat(), "structure": name or "inf", **given}
-    return Settings.from_flat(flat).structure
+    if posterior.rank is not None and posterior.memory is not None:
+        told = f"got --rank {posterior.rank} and --memory {posterior.memory}"
+        raise Mistake(f"rank and memory exclude each other, {told}; give one.")
+    given = {} if posterior.rank is None else {"rank": read_rank(posterior.rank)}
+    given |= {} if posterior.storage is None else {"storage": posterior.storage}
+    return Settings.from_flat({**Settings().flat(), "structure": posterior.structure or "inf", **given}).structure
 
 
-def _after(
-    run: Path, model: ModelOptions, options: DataOptions, structure: str | None, memory: str | None, apply: bool
-) -> "Plan":
+def _after(run: Path, model: ModelOptions, options: DataOptions, posterior: PlannedPosterior, apply: bool) -> "Plan":
+    """Return the plan of a fitted run; with `apply`, the run's posterior is saved again with the ranks of the plan."""
     from infoform.cli.run_folder import OpenRun
     from infoform.planner import plan as make_plan
 
@@ -174,10 +191,10 @@ def _after(
     if not opened.has_curvature:
         raise Mistake(f"planning after a fit needs a run fitted with --keep-curvature, and '{run}' was not.")
     if not apply:
-        return make_plan(opened.laplace, structure=structure, memory=memory)
-    if memory is None or structure is not None:
+        return make_plan(opened.laplace, structure=posterior.structure, memory=posterior.memory)
+    if posterior.memory is None or posterior.structure is not None:
         raise Mistake("--apply saves ranks chosen by --memory for the run's own structure; give --memory alone.")
-    planned = opened.laplace.shrink(memory)
+    planned = opened.laplace.shrink(posterior.memory)
     opened.laplace.save(opened.folder.posterior, curvature=True)
     return planned
 

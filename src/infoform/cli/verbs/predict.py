@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run
-from infoform.cli.record import Record, recorded
+from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
+from infoform.cli.record import recorded
+from infoform.records.evaluate import Histogram
+from infoform.records.predict import PredictedClasses, PredictedNumbers, PredictResult
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from infoform.prediction import Prediction
 
 FORMATS = (".csv", ".parquet")
@@ -24,13 +28,7 @@ def predict(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help=".csv or .parquet; RUN/predict.csv where not given.",
-            rich_help_panel="Output",
-        ),
+        option("Output", "FILE", "Table to write, .csv or .parquet. Default: RUN/predict.csv.", "--out", "-o"),
     ] = None,
     model: ModelOptions,
     options: DataOptions,
@@ -40,12 +38,11 @@ def predict(
 ) -> None:
     """Predict, with uncertainties.
 
-    A table of one row an example.
+    It writes a table with one row for each example. The columns: the class and its confidence, or mean, standard
+    deviation and 95 % interval; the uncertainty that more data would reduce (epistemic, mutual_information) and the
+    one that no data would (aleatoric); and the entropy.
 
-    Columns: the class and its confidence, or mean, standard deviation and 95 % interval; what more data could tell
-    (epistemic, mutual_information) and what it could not (aleatoric); the entropy.
-
-    Interrupted or killed, it goes on where it stopped, by the same command. Examples:
+    A command that was interrupted or killed continues where it stopped when you run it again. Examples:
 
         infoform predict runs/a --data new.csv
         infoform predict runs/a --data photos/new --out predictions.parquet
@@ -63,49 +60,46 @@ def predict(
         raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
-        found = opened.read(data, labelled=False)
+        new = opened.read(data, labelled=False)
         with resumable(context, target, opened, restart=restart) as parts:
             predicted, _ = opened.laplace.predict_loader(
-                found.loader,
-                kind=prediction.kind,
-                samples=prediction.samples,
-                link=prediction.link,
-                seed=prediction.seed,
-                keep=parts.of("data"),
-                progress=record.progress,
+                new.loader, keep=parts.of("data"), progress=record.progress, **vars(prediction)
             )
-            names = found.names or [str(index) for index in range(len(predicted))]
+            names = new.names or [str(index) for index in range(len(predicted))]
             columns = to_columns(predicted, names=names, classes=opened.classes)
-            examples, note = describe(opened, found, predicted, None)
+            chosen, note = describe(opened, new, predicted, None)
             write_columns(target, columns)
         record.written.append(target)
-        _show(columns, predicted, record)
-        record.result = {
-            "examples": len(predicted),
-            "predictions": str(target.resolve()),
-            "columns": list(columns),
-            "mean_entropy": float(predicted.entropy.mean()),
-            "mean_confidence": None if predicted.probs is None else float(predicted.confidence.mean()),
-            **_summary(predicted, opened.classes),
-            **examples,
-        }
+        _show(columns, predicted, record.console)
+        record.result = PredictResult(
+            examples=len(predicted),
+            predictions=str(target.resolve()),
+            columns=list(columns),
+            mean_entropy=float(predicted.entropy.mean()),
+            mean_confidence=None if predicted.probs is None else float(predicted.confidence.mean()),
+            classes=None if predicted.probs is None else _classes(predicted, opened.classes),
+            numbers=_numbers(predicted) if predicted.probs is None else None,
+            chosen=chosen,
+        )
         if note is not None:
             record.note(note)
 
 
-def _summary(predicted: "Prediction", classes: list[str] | None) -> dict[str, Any]:
-    """Return how often each class is predicted and with which confidence, or how wide the intervals are."""
+def _numbers(predicted: "Prediction") -> PredictedNumbers:
+    """Return how wide the predictions are."""
+    return PredictedNumbers(predicted.std.mean(0).tolist(), predicted.epistemic.sqrt().mean(0).tolist())
+
+
+def _classes(predicted: "Prediction", classes: list[str] | None) -> PredictedClasses:
+    """Return how often each class is predicted, and with which confidence."""
     import torch
 
-    if predicted.probs is None:
-        return {"mean_std": predicted.std.mean(0), "mean_epistemic_std": predicted.epistemic.sqrt().mean(0)}
+    assert predicted.probs is not None
     counted = torch.bincount(predicted.labels.cpu(), minlength=predicted.probs.shape[1]).tolist()
     names = classes or [str(index) for index in range(len(counted))]
     confidence = torch.histogram(predicted.confidence.double().cpu().clamp(0, 1), 20, range=(0.0, 1.0))
-    return {
-        "predicted_classes": [[name, count] for name, count in zip(names, counted, strict=True)],
-        "confidence_histogram": {"edges": confidence.bin_edges, "count": confidence.hist.long()},
-    }
+    histogram = Histogram(confidence.bin_edges.tolist(), confidence.hist.long().tolist())
+    return PredictedClasses(list(zip(names, counted, strict=True)), histogram)
 
 
 def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
@@ -127,7 +121,7 @@ def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
         raise Mistake(f"'{path}' cannot be written: {error.strerror or error}; give another path.") from error
 
 
-def _show(columns: dict[str, list[Any]], predicted: "Prediction", record: Record) -> None:
+def _show(columns: dict[str, list[Any]], predicted: "Prediction", console: "Console") -> None:
     from rich.table import Table
 
     if predicted.probs is None:
@@ -141,4 +135,4 @@ def _show(columns: dict[str, list[Any]], predicted: "Prediction", record: Record
     for index in order:
         cells = (columns[name][index] for name in picked)
         table.add_row(columns["example"][index], *(f"{x:.4g}" if isinstance(x, float) else str(x) for x in cells))
-    record.console.print(table)
+    console.print(table)

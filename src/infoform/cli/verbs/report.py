@@ -1,4 +1,4 @@
-"""`infoform report`: one page about runs, for people; works offline."""
+"""`infoform report`: one HTML page about runs, for people; it works offline."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import Output
+from infoform.cli.options import Output, option
 from infoform.cli.record import recorded, write_text
+from infoform.records.programs import ReportResult
 
 
 def report(
@@ -18,22 +19,23 @@ def report(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Output",
+            "FILE",
+            "Page to write, .html. Default: RUN/report.html, or report.html for several runs.",
             "--out",
             "-o",
-            metavar="FILE",
-            help="The page, .html; RUN/report.html, or report.html where there are several.",
-            rich_help_panel="Output",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.", rich_help_panel="Output")] = None,
+    title: Annotated[str | None, option("Output", "TEXT", "Title of the page.")] = None,
     output: Output,
 ) -> None:
     """Make one HTML page about a run, or about several side by side.
 
-    What the verbs measured, in plain words, with charts and pictures: how far its confidence can be trusted, whether
-    it notices what it does not know, which examples it is sure of, what it costs. Everything is in the one file; it
-    needs no network. Evaluate first, with unknown data if there are any:
+    The page says in plain words, charts and pictures what the other verbs measured: how far the network's confidence
+    can be trusted, whether the network notices what it does not know, which examples it is sure of, and what the
+    uncertainty costs. It is one file, and opens without an internet connection. Evaluate first, with unknown data if
+    you have any:
 
         infoform evaluate runs/a --data test.csv --unknown other.csv
         infoform report runs/a
@@ -50,17 +52,18 @@ def report(
         raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
     with recorded(context, output) as record:
         try:
+            from infoform.cli.catalogue import find_experiment
             from infoform.report import MARK, make_report
 
             _check_replaceable(target, MARK)
-            text = make_report(runs, title=title)
+            text = make_report(runs, title=title, find_experiment=find_experiment)
         except ModuleNotFoundError as error:
             raise Mistake(
                 f"a report needs {error.name}, which is not installed: pip install 'infoform[report]'."
             ) from None
         write_text(target, text)
         record.written.append(target)
-        record.result = {"page": str(target.resolve()), "bytes": len(text.encode()), "runs": [str(run) for run in runs]}
+        record.result = ReportResult(str(target.resolve()), len(text.encode()), [str(run) for run in runs])
 
 
 def _check_replaceable(target: Path, mark: str) -> None:

@@ -1,14 +1,14 @@
-"""`infoform reproduce`: run an experiment of the paper, or go on with it."""
+"""`infoform reproduce`: run an experiment of the paper, or continue one."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import Output, names_in
+from infoform.cli.options import Output, names_in, option
 from infoform.cli.record import Record, recorded
+from infoform.records.programs import ExperimentList
 
 
 def reproduce(
@@ -16,25 +16,27 @@ def reproduce(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Experiment; all are listed where it is left out.",
+            help="Name of the experiment; without it, all are listed.",
             metavar="[NAME]",
             autocompletion=names_in("infoform.experiments:EXPERIMENTS"),
         ),
     ] = None,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All that the paper did, where the default is less.")] = False,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the result's JSON.")] = Path("results"),
-    cache: Annotated[Path, typer.Option(metavar="FOLDER", help="What experiments share.")] = Path("out/cache"),
+    quick: Annotated[bool, option(None, None, "Run a small version, in minutes.", "--quick")] = False,
+    full: Annotated[
+        bool, option(None, None, "Run all that the paper did, where the default is less.", "--full")
+    ] = False,
+    out: Annotated[Path, option(None, "FOLDER", "Folder for the result, a JSON file.")] = Path("results"),
+    cache: Annotated[Path, option(None, "FOLDER", "Folder for what experiments share.")] = Path("out/cache"),
     page: Annotated[
-        Path | None, typer.Option(metavar="DOCS", help="Write the page from the result, and run nothing.")
+        Path | None, option(None, "DOCS", "Run nothing; write the experiment's page from its result.")
     ] = None,
     output: Output,
 ) -> None:
     """Run an experiment of the paper.
 
-    Interrupted, it goes on from where it stopped; started several times at once, it is shared out. Data are read from
-    the folder that the variable INFOFORM_DATA names.
+    Run again after an interruption, the command continues where it stopped. Run several times at once, the commands
+    share the work. Data are read from the folder in the environment variable INFOFORM_DATA.
 
     Examples:
 
@@ -43,28 +45,29 @@ def reproduce(
         infoform reproduce NAME --out results
         infoform reproduce NAME --page docs
     """
-    from infoform.experiments import EXPERIMENTS
-    from infoform.experiments.runner import reproduce as run
-    from infoform.experiments.runner import result_path, write_page
+    from infoform.cli.catalogue import experiment_names, experiment_pages, experiment_runner
     from infoform.records.study_result import Result
 
     with recorded(context, output) as record:
         if name is None:
             _list(record)
             return
-        if name not in EXPERIMENTS:
-            raise Mistake(f"there is no experiment '{name}'; there are {', '.join(EXPERIMENTS) or 'none yet'}.")
+        names = experiment_names()
+        if name not in names:
+            raise Mistake(f"there is no experiment '{name}'; there are {', '.join(names) or 'none yet'}.")
         if out.exists() and not out.is_dir():
             raise Mistake(f"--out must be a folder, and '{out}' is a file; name another.")
-        path = result_path(name, out, quick=quick, full=full)
+        runner = experiment_runner()
+        path = runner.result_path(name, out, quick=quick, full=full)
         if page is not None:
             if not path.is_file():
                 raise Mistake(f"a page is written from '{path}', which is not there; run the experiment first.")
             result = Result.load(path)
-            record.written.append(write_page(name, result, page))
+            pages = experiment_pages()
+            record.written.append(pages.write_page(name, result, page, notes=pages.read_notes(path)))
         else:
             try:
-                result = run(name, quick=quick, full=full, out=out, cache=cache, progress=record.progress)
+                result = runner.reproduce(name, quick=quick, full=full, out=out, cache=cache, progress=record.progress)
             except KeyboardInterrupt:
                 say(f"the pieces so far are in '{path}'; the same command goes on from there.", style="yellow")
                 raise
@@ -72,23 +75,23 @@ def reproduce(
             record.console.print(
                 f"{name}: {len(result.pieces)} of {result.total} pieces, {result.seconds:.0f} s in all."
             )
-        record.result = asdict(result)
+        record.result = result
 
 
 def _list(record: Record) -> None:
     from rich.table import Table
 
-    from infoform.experiments import EXPERIMENTS, get_experiment
+    from infoform.cli.catalogue import experiment_names, find_experiment
 
     table = Table("experiment", "what it shows", title="Experiments of the paper")
-    found = {}
-    for name in EXPERIMENTS:
+    summaries = {}
+    for name in experiment_names():
         try:
-            experiment = get_experiment(name)
+            experiment = find_experiment(name)
         except ModuleNotFoundError as error:
-            found[name] = f"needs {error.name}, which is not installed"
+            summaries[name] = f"needs {error.name}, which is not installed"
         else:
-            found[name] = f"{experiment.summary} Reproduces: {experiment.reproduces}."
-        table.add_row(name, found[name])
+            summaries[name] = f"{experiment.summary} Reproduces: {experiment.reproduces}."
+        table.add_row(name, summaries[name])
     record.console.print(table)
-    record.result = {"experiments": found}
+    record.result = ExperimentList(summaries)

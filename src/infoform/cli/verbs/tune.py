@@ -1,7 +1,8 @@
 """`infoform tune`: the prior precision of a run, by a search on validation data or by the evidence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +10,11 @@ import yaml
 
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
-from infoform.cli.options import DataOptions, ModelOptions, Output, PredictOptions, Run, names_in
+from infoform.cli.options import DataOptions, ModelOptions, Output, PredictOptions, Run, option
 from infoform.cli.record import Record, recorded
+from infoform.common.same_work import Identity, refusal
+from infoform.records.fit import Precision
+from infoform.records.tune import TriedPair, TuneResult
 
 if TYPE_CHECKING:
     from infoform.cli.run_folder import OpenRun, RunFolder
@@ -19,75 +23,71 @@ SHOWN = 12  # trials in the table
 FREE = ("run", "device", "batch-size", "model", "weights", "model-arg", "objective")  # scores do not depend on these
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """How the prior precision is searched for."""
+
+    objective: Annotated[
+        str,
+        option("Search", "NAME", "Score to minimise: nll, ece or brier.", names="infoform.tuning.search:OBJECTIVES"),
+    ] = "nll"
+    method: Annotated[
+        str,
+        option(
+            "Search", "NAME", "Which values to try: grid, random or optuna.", names="infoform.tuning.search:METHODS"
+        ),
+    ] = "grid"
+    trials: Annotated[int, option("Search", "N", "How many values to try.")] = 27
+    low: Annotated[float, option("Search", "TAU", "Smallest prior precision to try.")] = 1e-7
+    high: Annotated[float, option("Search", "TAU", "Largest prior precision to try.")] = 1e6
+    num_data: Annotated[
+        str | None, option("Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does.")
+    ] = None
+    restart: Annotated[bool, option("Search", None, "Forget the trials of an earlier search.", "--restart")] = False
+
+
+@dataclass(frozen=True)
+class EvidenceOptions:
+    """How the prior precision is chosen without validation data."""
+
+    per_layer: Annotated[
+        bool, option("Evidence", None, "Without --data: choose one value for each layer.", "--per-layer")
+    ] = False
+    noise: Annotated[
+        str,
+        option("Evidence", "HOW", "Without --data, where a regression's noise comes from: residuals or evidence."),
+    ] = "residuals"
+
+
 def tune(
     context: typer.Context,
     run: Run,
     *,
     data: Annotated[
         str | None,
-        typer.Option(
-            "--data",
-            "-d",
-            metavar="DATA",
-            help="Validation data, of the same form as the fit's; without it, by evidence.",
-            rich_help_panel="Data",
+        option(
+            "Data", "DATA", "Validation data, in the form of the fit's. Without it: by the evidence.", "--data", "-d"
         ),
     ] = None,
     model: ModelOptions,
     options: DataOptions,
-    objective: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="nll, ece or brier.",
-            autocompletion=names_in("infoform.tuning.search:OBJECTIVES"),
-            rich_help_panel="Search",
-        ),
-    ] = "nll",
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="grid, random or optuna.",
-            autocompletion=names_in("infoform.tuning.search:METHODS"),
-            rich_help_panel="Search",
-        ),
-    ] = "grid",
-    trials: Annotated[int, typer.Option(metavar="N", help="How many values are tried.", rich_help_panel="Search")] = 27,
-    low: Annotated[float, typer.Option(metavar="TAU", help="Least prior precision.", rich_help_panel="Search")] = 1e-7,
-    high: Annotated[float, typer.Option(metavar="TAU", help="Largest.", rich_help_panel="Search")] = 1e6,
-    num_data: Annotated[
-        str | None,
-        typer.Option(metavar="LOW,HIGH", help="Search over N too, as the paper does.", rich_help_panel="Search"),
-    ] = None,
-    per_layer: Annotated[
-        bool, typer.Option("--per-layer", help="By evidence: one value a layer.", rich_help_panel="Search")
-    ] = False,
-    noise: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW",
-            help="By evidence: residuals, or evidence for the noise of a regression too.",
-            rich_help_panel="Search",
-        ),
-    ] = "residuals",
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Forget the trials of an earlier search.", rich_help_panel="Search")
-    ] = False,
+    search: SearchOptions,
+    evidence: EvidenceOptions,
     prediction: PredictOptions,
     output: Output,
 ) -> None:
-    """Choose the prior precision, on validation data.
+    """Choose the prior precision: how far the weights may stray.
 
-    It says how far the weights may stray. Use the --kind that you will predict with. An interrupted search goes on
-    where it stopped, by the same command.
+    It is searched for on validation data. Use the --kind that you will predict with. A search that was interrupted
+    continues where it stopped when you run the same command again.
 
         infoform tune runs/a --data val.csv
         infoform tune runs/a --data val.csv --kind mc --samples 30
         infoform tune runs/a --data val.csv --low 1 --high 10000 --trials 9
         infoform tune runs/a --data val.csv --method optuna --num-data 100,1e5
 
-    Without data, by the evidence: quick, good for regression, often too wide for classifiers:
+    Without data, it is chosen by the evidence. That is quick, and good for regression. For classifiers the uncertainty
+    often comes out too small, and with --prior isotropic the predictions are useless:
 
         infoform tune runs/a
 
@@ -99,34 +99,31 @@ def tune(
         opened = OpenRun.load(run, model, options)
         before = opened.laplace.prior_precision
         if data is None:
-            opened.laplace.tune(per_layer=per_layer, noise=noise)
+            opened.laplace.tune(per_layer=evidence.per_layer, noise=evidence.noise)
         else:
-            if per_layer:
+            if evidence.per_layer:
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
-            if noise != "residuals":
+            if evidence.noise != EvidenceOptions.noise:
                 raise Mistake("--noise is for tuning by evidence; leave out --data, or --noise.")
-            if not restart:
+            if not search.restart:
                 _check_trials(context, opened.folder)
             loader = opened.read(data, labelled=True).loader
-            with _set_aside(opened.folder, restart):
+            with _set_aside(opened.folder, search.restart):
                 write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
                 opened.laplace.tune(
                     loader,
-                    objective=objective,
-                    method=method,
-                    trials=trials,
-                    prior_precision=(low, high),
-                    num_data=_range(num_data),
-                    kind=prediction.kind,
-                    samples=prediction.samples,
-                    link=prediction.link,
-                    seed=prediction.seed,
+                    objective=search.objective,
+                    method=search.method,
+                    trials=search.trials,
+                    prior_precision=(search.low, search.high),
+                    num_data=_range(search.num_data),
+                    **vars(prediction),
                     path=opened.folder.trials,
                     progress=record.progress,
                 )
         opened.laplace.save(opened.folder.posterior, curvature=opened.has_curvature)
         record.written.append(opened.folder.posterior)
-        _report(opened, before, None if data is None else objective, record)
+        _report(opened, before, None if data is None else search.objective, record)
 
 
 @contextmanager
@@ -154,16 +151,18 @@ def _check_trials(context: typer.Context, folder: "RunFolder") -> None:
         return
     earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
     free = FREE if now["method"] == "grid" else (*FREE, "trials")  # more of a grid are others
-    for name in (*now, *earlier):
-        if name not in free and earlier.get(name) != now.get(name):
-            was, is_now = (one.get(name, "not given") for one in (earlier, now))
-            raise Mistake(
-                f"'{folder.trials}' holds the trials of another search (--{name} was {was}, is {is_now}); "
-                "add --restart to forget them."
-            )
+    differences = Identity(_flags(now)).differences(_flags(earlier), ignored=_flags(dict.fromkeys(free)))
+    if differences:
+        what = f"'{folder.trials}' holds the trials of another search"
+        raise Mistake(refusal(what, differences, remedy="add --restart to forget them"))
 
 
-def _report(run: "OpenRun", before: Any, objective: str | None, record: Record) -> None:
+def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by their flags on the command line."""
+    return {f"--{name}": value for name, value in options.items()}
+
+
+def _report(run: "OpenRun", before: Precision, objective: str | None, record: Record) -> None:
     from rich.table import Table
 
     laplace = run.laplace
@@ -180,18 +179,19 @@ def _report(run: "OpenRun", before: Any, objective: str | None, record: Record) 
             table.add_row(mark, f"{trial.prior_precision:.4g}", f"{trial.num_data:.4g}", *cells)
         record.console.print(table)
     how = "by evidence" if objective is None else f"by validation {objective}"
-    found = laplace.prior_precision
-    told = f"{found:.4g}" if isinstance(found, float) else ", ".join(f"{k}: {v:.4g}" for k, v in found.items())
+    chosen = laplace.prior_precision
+    told = f"{chosen:.4g}" if isinstance(chosen, float) else ", ".join(f"{k}: {v:.4g}" for k, v in chosen.items())
     record.console.print(f"prior precision τ = {told}, {how}.", highlight=False)
-    record.result = {
-        "method": "evidence" if objective is None else "search",
-        "objective": objective,
-        "prior_precision": found,
-        "prior_precision_before": before,
-        "num_data": laplace.num_data,
-        "noise": laplace.noise,
-        "trials": shown,
-    }
+    assert laplace.num_data is not None
+    record.result = TuneResult(
+        method="evidence" if objective is None else "search",
+        objective=objective,
+        prior_precision=chosen,
+        prior_precision_before=before,
+        num_data=laplace.num_data,
+        noise=laplace.noise,
+        trials=[TriedPair(trial.num_data, trial.prior_precision, trial.scores) for trial in shown],
+    )
 
 
 def _range(text: str | None) -> tuple[float, float] | None:

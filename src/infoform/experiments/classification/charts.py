@@ -3,34 +3,22 @@
 from pathlib import Path
 from typing import Any
 
-from infoform.experiments.classification.methods import DEFAULT, KFAC, PAPERS_INF, SAMPLED
-from infoform.experiments.classification.page import collect, title
-from infoform.experiments.method import Method
+from infoform.experiments.classification.page import SHORT, collect, title, tuning_of
 from infoform.records.study_result import Result
 
-SHOWN = 6  # methods of a picture, at most:
-FIRST = (
-    "plain",
-    DEFAULT,
-    SAMPLED,
-    KFAC,
-    PAPERS_INF,
-    "ensemble",
-)  # these, and others where a run has none of them
+SHOWN = 6  # methods of a picture, at most: those of SHORT, and others where a run has none of these
 
 
 def draw(name: str, result: Result, folder: Path) -> None:
     """Draw reliability, entropy, eigenvalues and tuning into `folder`."""
     rows = {method: found[0] for method, found in collect(result).items()}
-    chosen = {m: row for m, row in rows.items() if Method.parse(m).tuning in (None, "validation")}
-    order = [*(m for m in FIRST if m in chosen), *(m for m in chosen if m not in FIRST)][:SHOWN]
+    chosen = {m: row for m, row in rows.items() if tuning_of(m) in (None, "validation")}
+    order = [*(m for m in SHORT if m in chosen), *(m for m in chosen if m not in SHORT)][:SHOWN]
     pictured = {method: chosen[method] for method in order}
     draw_reliability(pictured, folder / f"{name}-reliability.png")
     draw_entropy(pictured, folder / f"{name}-entropy.png")
     _eigenvalues(result.pieces["curvature 0"]["spectra"], folder / f"{name}-eigenvalues.png")
-    _tuning(
-        {m: row for m, row in rows.items() if Method.parse(m).tuning == "validation" and "tried" in row}, folder, name
-    )
+    _tuning({m: row for m, row in rows.items() if tuning_of(m) == "validation" and "tried" in row}, folder, name)
 
 
 def _figure(columns: int, rows: int = 1, *, width: float = 3.2, height: float = 2.8) -> tuple[Any, Any]:

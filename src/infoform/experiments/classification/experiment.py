@@ -15,7 +15,7 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ class Classification(Experiment[ClassificationSettings]):
             curvature, plain = (Method(name, network=number).key for name in ("curvature", "plain"))
             needs |= {network: (), curvature: (network,), plain: (network,)}
             for key in settings.methods if number == 0 else settings.repeated:
-                method = replace(Method.parse(key), network=number)
+                method = Method.parse(key).on(number)
                 needs[method.key] = (network, curvature) if method.is_laplace else (network,)
         return {**needs, Method("ensemble", network=0).key: networks}
 
@@ -189,7 +189,7 @@ class Classification(Experiment[ClassificationSettings]):
         return run.laplace_piece(method) if method.is_laplace else table[method.name]()
 
     def page(self, result: Result) -> str:
-        return body(self.name, result, paper=self.paper, targets=self.targets, remarks=result.notes)
+        return body(self.name, result, paper=self.paper, targets=self.targets)
 
     def charts(self, result: Result, folder: Path) -> None:
         draw(self.name, result, folder)

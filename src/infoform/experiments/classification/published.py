@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from infoform.experiments.classification.methods import DIAG, EFB, KFAC, PAPERS_INF
 
+SEARCHED_PAIRS = 300  # (N, τ) of every Laplace method; same section
+
 
 class Published(NamedTuple):
     """What the table has of a method: both are fractions, the entropy of the largest possible one."""

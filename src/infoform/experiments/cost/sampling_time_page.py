@@ -1,60 +1,56 @@
 """The page of time: means and ratios of its JSON, beside the paper's tables."""
 
 from collections.abc import Mapping, Sequence
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
 
 from infoform.experiments.cost.published import FITS as PAPER_FITS
 from infoform.experiments.cost.published import SAMPLES as PAPER_SAMPLES
 from infoform.experiments.networks.architectures import ARCHITECTURES
-from infoform.pages.markdown import table
+from infoform.pages.markdown import bullets, table
+from infoform.pages.numbers import mean_std, span
+from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
+TEMPLATE = PageTemplate.beside(__file__)
 Seconds = Mapping[str, Sequence[float]]
 
 
 def page(result: Result) -> str:
-    samples = {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith("samples")}
-    fits = {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith("fits")}
-    efb = {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith("efb")}
-    s = result.settings
-    return "\n\n".join(
-        [
-            f"""One thread. Each round runs every structure once; {s["sample_rounds"]} rounds of samples, and
-{s["fit_rounds"]} of fits of {s["images"]} photographs ({s["size"]}² pixels, batches of {s["batch"]}), after one that is
-not counted. Networks are pytorchcv's at a random start. KFAC and EFB are drawn from with random matrices in place of
-a fit's: the time of dense products does not depend on their numbers. `inf-paper` is the paper's form of INF (grid
-support, additive correction) in our basis and with our sampler.""",
-            "## A sample of all weights, milliseconds",
-            _milliseconds(samples),
-            "## The same over Diag's",
-            "Medians of the rounds' ratios; the paper's (on a GPU) in parentheses.",
-            _ratios(samples, PAPER_SAMPLES, {"inf": 3, "kfac": 1, "efb": 2}),
-            _sample_verdict(samples),
-            "## The information matrix, over Diag's",
-            """Medians of the rounds' ratios; the paper's in parentheses. KFAC's is the time to its factors, which a
-posterior has yet to decompose; INF's is all of it.""",
-            _ratios(fits, PAPER_FITS, {"inf": 3, "kfac": 1}),
-            _fit_seconds(fits),
-            """EFB decomposes every layer's factors, which for few photographs is most of its time; once, beside a fit
-of Diag:""",
-            _efb(efb),
-        ]
+    samples, fits, efb = (_seconds(result, work) for work in ("samples", "fits", "efb"))
+    settings = result.settings
+    return TEMPLATE.fill(
+        sample_times=span([_ratio(seconds, "inf") for seconds in samples.values()], ".1f"),
+        kfac_times=span([_ratio(seconds, "kfac") for seconds in samples.values()], ".0f"),
+        sample_ratios=_ratios(samples, PAPER_SAMPLES, {"inf": 3, "kfac": 1, "efb": 2}),
+        verdict=_sample_verdict(samples),
+        milliseconds=_milliseconds(samples),
+        fit_ratios=_ratios(fits, PAPER_FITS, {"inf": 3, "kfac": 1}),
+        fit_seconds=_fit_seconds(fits),
+        efb=_efb(efb),
+        sample_rounds=settings["sample_rounds"],
+        fit_rounds=settings["fit_rounds"],
+        images=settings["images"],
+        size=settings["size"],
+        batch=settings["batch"],
     )
+
+
+def _seconds(result: Result, work: str) -> dict[str, Seconds]:
+    """Return the seconds of every round by structure, by network, of one kind of work."""
+    return {key.split()[0]: piece["seconds"] for key, piece in result.pieces.items() if key.endswith(work)}
 
 
 def _milliseconds(found: Mapping[str, Seconds]) -> str:
     names = list(next(iter(found.values())))
     rows = [
-        [ARCHITECTURES.get(network, network), *(_spread(seconds[name]) for name in names)]
+        [
+            ARCHITECTURES.get(network, network),
+            *(mean_std([1e3 * value for value in seconds[name]], 1) for name in names),
+        ]
         for network, seconds in found.items()
     ]
     return table(["", *(f"`{name}`" for name in names)], rows)
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    values = [1e3 * value for value in seconds]
-    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
 
 
 def _ratio(seconds: Seconds, name: str) -> float:
@@ -80,13 +76,13 @@ def _sample_verdict(found: Mapping[str, Seconds]) -> str:
     for network, seconds in found.items():
         beaten = [name for name in ("kfac", "efb") if _ratio(seconds, "inf") < _ratio(seconds, name)]
         word = "faster than " + " and ".join(beaten) if beaten else "slower than KFAC and EFB"
-        text = f"- {ARCHITECTURES.get(network, network)}: `inf` is {word}"
+        text = f"{ARCHITECTURES.get(network, network)}: `inf` is {word}"
         if network in PAPER_SAMPLES:
             _, kfac, _, inf = PAPER_SAMPLES[network]
             share = _ratio(seconds, "inf") / _ratio(seconds, "kfac")
             text += f" ({share:.2f} of KFAC's time; the paper's INF: {inf / kfac:.2f})"
         lines.append(text + ".")
-    return "\n".join(lines)
+    return bullets(lines)
 
 
 def _fit_seconds(found: Mapping[str, Seconds]) -> str:
@@ -95,7 +91,7 @@ def _fit_seconds(found: Mapping[str, Seconds]) -> str:
         for network, seconds in found.items()
     ]
     names = list(next(iter(found.values())))
-    return "Mean seconds of a fit:\n\n" + table(["", *(f"`{name}`" for name in names)], rows)
+    return table(["", *(f"`{name}`" for name in names)], rows)
 
 
 def _efb(found: Mapping[str, Seconds]) -> str:

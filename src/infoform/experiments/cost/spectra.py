@@ -19,11 +19,11 @@ from infoform.curvature.curvature import Curvature
 from infoform.data import imagenet
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import spectra_page
+from infoform.experiments.cost.spectra_page import RANKS
 from infoform.experiments.imagenet.networks import NETWORKS
 from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
 from infoform.records.study_result import Result
 
-RANKS = (1, 3, 10, 30, 100, 300, 1000)
 DECADES = 10  # of eigenvalues, over that of the mean, which a histogram shows below and above
 BINS_PER_DECADE = 4
 

@@ -4,38 +4,38 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from infoform.curvature.sketch import EXACT_LIMIT
 from infoform.experiments.imagenet.networks import NETWORKS
 from infoform.experiments.networks.architectures import ARCHITECTURES
 from infoform.pages.markdown import table
+from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
-RANKS = (1, 3, 10, 30, 100, 300, 1000)  # as in the JSON
+TEMPLATE = PageTemplate.beside(__file__)
+RANKS = (1, 3, 10, 30, 100, 300, 1000)
+SHOWN_RANK = 100
+LEADING = 64  # eigenvectors of a large side, by default
 
 
 def page(result: Result) -> str:
-    s = result.settings
-    return "\n\n".join(
-        [
-            f"""Eigenvalues Λ of each layer's information matrix in its Kronecker eigenbasis (the gradients' own), of
-{s["images"]} photographs of {s["size"]}² pixels for networks at a random start, and of {_counts(s)} of
-{s["trained_size"]}² for those with trained weights. A layer with more than 128 inputs or outputs has its 64 leading
-eigenvectors of that side, found from a sketch; the eigenvalues of all others are known by their sum alone and are not
-in the histograms. The matrix is a mean of as many outer products as there are pictures, so that few of them flatter
-the shares below; `--full` takes more.""",
-            "## Histograms",
-            """Counts of eigenvalues, all layers together, over their size in units of the mean over all weights.""",
-            "![Histograms of eigenvalues](../images/spectra-histograms.png)",
-            _shares(result),
-            "## Energy kept",
-            """Share of ΣΛ that the K largest eigenvalues of every layer hold: of the whole network (layers by their
-energy), and of the median layer.""",
-            "![Energy over rank](../images/spectra-energy.png)",
-            _kept(result),
-            "## Where the energy is",
-            "The three layers of most energy, and their share of the network's.",
-            _energy(result),
-            _verdict(result),
-        ]
+    settings = result.settings
+    shares = {key: _network_kept(piece, RANKS.index(SHOWN_RANK)) for key, piece in result.pieces.items()}
+    least, most = min(shares, key=lambda key: shares[key]), max(shares, key=lambda key: shares[key])
+    return TEMPLATE.fill(
+        shown_rank=SHOWN_RANK,
+        least=f"{shares[least]:.0%}",
+        least_network=title(least),
+        most=f"{shares[most]:.0%}",
+        most_network=title(most),
+        kept=_kept(result),
+        energy=_energy(result),
+        shares=_shares(result),
+        images=settings["images"],
+        size=settings["size"],
+        trained_counts=_counts(settings) or "none",
+        trained_size=settings["trained_size"],
+        sketched=EXACT_LIMIT,
+        leading=LEADING,
     )
 
 
@@ -97,15 +97,7 @@ def _energy(result: Result) -> str:
         total = sum(layer["energy"] for layer in layers.values())
         most = sorted(layers, key=lambda name: -layers[name]["energy"])[:3]
         rows.append([title(key), ", ".join(f"`{name}` {layers[name]['energy'] / total:.0%}" for name in most)])
-    return table(["", "layers"], rows)
-
-
-def _verdict(result: Result) -> str:
-    at = RANKS.index(100)
-    shares = {key: _network_kept(piece, at) for key, piece in result.pieces.items()}
-    worst, best = min(shares, key=lambda k: shares[k]), max(shares, key=lambda k: shares[k])
-    return f"""At rank 100 the kept share is between {shares[worst]:.0%} ({title(worst)}) and {shares[best]:.0%}
-({title(best)}) of a network's energy, from at most 100 of each layer's eigenvalues."""
+    return table(["", "layers"], rows, words=2)
 
 
 def draw(result: Result, folder: Path) -> None:

@@ -4,21 +4,19 @@ from pathlib import Path
 from typing import Any
 
 from infoform.experiments.classification.charts import SHOWN, draw_entropy, draw_reliability
-from infoform.experiments.classification.page import title
-from infoform.experiments.imagenet.page import HELD_OUT
-from infoform.experiments.method import Method
+from infoform.experiments.classification.page import title, tuning_of
 from infoform.records.study_result import Result
 
 
 def draw(name: str, result: Result, folder: Path) -> None:
     """Draw into `folder`."""
     rows = {key: piece for key, piece in result.pieces.items() if "accuracy" in piece}
-    sampled = {key: row for key, row in rows.items() if Method.parse(key).tuning in HELD_OUT}
+    sampled = {key: row for key, row in rows.items() if tuning_of(key) in ("search", "validation")}
     chosen = {"plain": rows["plain"], "temperature": rows["temperature"], **sampled}
     shown = dict(list(chosen.items())[:SHOWN])
     draw_reliability(shown, folder / f"{name}-reliability.png")
     draw_entropy(shown, folder / f"{name}-entropy.png")
-    searched = {key: row for key, row in rows.items() if Method.parse(key).tuning == "search"}
+    searched = {key: row for key, row in rows.items() if tuning_of(key) == "search"}
     if searched:
         _landscapes(searched, folder / f"{name}-search.png")
 

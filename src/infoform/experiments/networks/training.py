@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infoform.common.randomness import isolated
+from infoform.common.same_work import Identity, refusal
 
 Augment = Callable[[Tensor], Tensor]  # a batch of scaled pictures -> another of the same shape or cropped
 
@@ -113,11 +114,10 @@ def _resume(
     path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, wanted: dict[str, Any]
 ) -> tuple[list[float], float]:
     saved = torch.load(path, weights_only=True)
-    if saved["settings"] != wanted:
-        raise ValueError(
-            f"'{path}' holds a network trained with other settings ({saved['settings']}, not {wanted}); "
-            "move it away, or choose another cache."
-        )
+    differences = Identity(wanted).differences(saved["settings"])
+    if differences:
+        what = f"'{path}' holds a network trained with other settings"
+        raise ValueError(refusal(what, differences, remedy="move it away, or choose another cache"))
     network.load_state_dict(saved["network"])
     optimizer.load_state_dict(saved["optimizer"])
     return list(saved["losses"]), float(saved["seconds"])

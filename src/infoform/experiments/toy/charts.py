@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infoform.experiments.toy.page import REACH, TITLES, Band, bands, ground_truth
+from infoform.experiments.toy.page import REACH, WAYS, Band, bands, ground_truth
 from infoform.records.study_result import Result
 
 BLUE, RED = "#1f77b4", "#d62728"
@@ -14,7 +14,7 @@ BLUE, RED = "#1f77b4", "#d62728"
 def draw(result: Result, folder: Path) -> None:
     """Draw the bands of every setting, the covariances, and the information matrices."""
     laplace, settings = result.pieces["laplace"], result.settings
-    for way in TITLES:
+    for way in WAYS:
         _bands(result, way, folder / f"toy-{way}.png")
     _matrices(laplace["covariance"], folder / "toy-covariance.png", logarithmic=False)
     blocks = {

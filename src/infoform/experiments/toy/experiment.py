@@ -83,7 +83,9 @@ class Toy(Experiment[BandSettings]):
         return toy_page.page(result)
 
     def charts(self, result: Result, folder: Path) -> None:
-        toy_page.charts(result, folder)
+        from infoform.experiments.toy import charts  # which needs matplotlib
+
+        charts.draw(result, folder)
 
 
 def _grid(settings: BandSettings) -> Tensor:  # (M, 1)

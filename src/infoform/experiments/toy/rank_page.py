@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from infoform.pages.markdown import bold_best, mean_std, table
+from infoform.pages.markdown import bold_best, table
+from infoform.pages.numbers import count_of, mean_std
+from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
+TEMPLATE = PageTemplate.beside(__file__)
 DIAGONAL, OFF = 0, 1
 COLOURS = {
     "Diag": "#7f7f7f",
@@ -19,18 +22,23 @@ COLOURS = {
 
 
 def page(result: Result) -> str:
-    return "\n\n".join(
-        [
-            _intro(result),
-            "![Errors over the rank](../images/toy-rank-errors.png)",
-            "## Off-diagonal error",
-            _table(result, OFF),
-            _verdict(result),
-            "## Diagonal error",
-            _table(result, DIAGONAL),
-            "## Is it positive definite?",
-            _definite(result),
-        ]
+    size, networks = _size(result), result.settings["networks"]
+    full = mean(_of(result, "INF", OFF, size))
+    below = [rank for rank in range(1, size + 1) if mean(_of(result, "ours", OFF, rank)) < full]
+    wins = [
+        ours < theirs
+        for rank in range(1, size + 1)
+        for ours, theirs in zip(_of(result, "ours", OFF, rank), _of(result, "INF", OFF, rank), strict=True)
+    ]
+    return TEMPLATE.fill(
+        full=f"{full:.3f}",
+        least=f"from rank {min(below)} on" if below else "at no rank",
+        networks=networks,
+        wins=count_of(wins),
+        off=_table(result, OFF),
+        diagonal=_table(result, DIAGONAL),
+        definite=_definite(result),
+        size=size,
     )
 
 
@@ -56,17 +64,6 @@ def charts(result: Result, folder: Path) -> None:
     figure.savefig(folder / "toy-rank-errors.png", dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})
 
 
-def _intro(result: Result) -> str:
-    settings = result.settings
-    return f"""The network and data of [toy](toy.md), {settings["networks"]} times with data and weights of their own;
-mean ± standard deviation over them. The error is the paper's, |Î − I| / |I| in Frobenius norm, of the diagonal and of
-all but the diagonal of the first layer's block ({_size(result)} × {_size(result)}; the second has one output, so that
-every Kronecker form is exact there). *INF* is the paper's, not clipped; *INF clipped* has its negative diagonal entries
-set to 0, as one must to have a precision. The rank is the K asked for; the paper's algorithm adds eigenvalues until
-they are a grid. The paper shows the figure without numbers: diagonal exact for INF at every rank, off-diagonal error
-falling to EFB's as the rank grows."""
-
-
 def _table(result: Result, part: int) -> str:
     ranks = sorted({1, 2, 3, 5, 7, 10, _size(result)})
     labels = [*_fixed(result), *_ranked(result)]
@@ -78,30 +75,13 @@ def _table(result: Result, part: int) -> str:
     return table(["rank", *labels], rows)
 
 
-def _verdict(result: Result) -> str:
-    size = _size(result)
-    full = mean(_of(result, "INF", OFF, size))
-    ranks = [rank for rank in range(1, size + 1) if mean(_of(result, "ours", OFF, rank)) < full]
-    wins = sum(
-        ours < theirs
-        for rank in range(1, size + 1)
-        for ours, theirs in zip(_of(result, "ours", OFF, rank), _of(result, "INF", OFF, rank), strict=True)
-    )
-    total = size * result.settings["networks"]
-    least = f"from rank {min(ranks)} on" if ranks else "at no rank"
-    return f"""Ours is below the paper's INF of full rank ({full:.3f}) {least} (mean over networks), and below the
-paper's INF of the same rank in {wins} of {total} cases."""
-
-
 def _definite(result: Result) -> str:
     size = _size(result)
     rows = []
     for label in _ranked(result):
         lowest = [[piece["lowest"][label][rank - 1] for piece in result.pieces.values()] for rank in (1, 3, 7, size)]
         rows.append([label, *(f"{min(one):.1e} ({sum(value < -1e-12 for value in one)})" for one in lowest)])
-    return "Least eigenvalue over the largest, the lowest of all networks (and how many are indefinite):\n\n" + table(
-        ["", *(f"rank {rank}" for rank in (1, 3, 7, size))], rows
-    )
+    return table(["", *(f"rank {rank}" for rank in (1, 3, 7, size))], rows)
 
 
 def _of(result: Result, label: str, part: int, rank: int | None = None) -> list[float]:

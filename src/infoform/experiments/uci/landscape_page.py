@@ -4,43 +4,43 @@ from pathlib import Path
 from typing import Any
 
 from infoform.pages.markdown import bold_best, table
+from infoform.pages.numbers import count_of
+from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
+TEMPLATE = PageTemplate.beside(__file__)
 NEAR = 0.1  # nats
+DEPTH = 1.5  # nats below the best, of the picture's colours
 
 
 def page(result: Result) -> str:
     settings = result.settings
     sets = {name: _grids(result, name) for name in settings["sets"]}
     labels = list(next(iter(sets.values())))
-    best, near = [], []
+    best, shares, close = [], [], []
     for name, grids in sets.items():
         tops = [max(map(max, grids[label])) for label in labels]
         best.append([name, *bold_best([f"{top:.3f}" for top in tops], [round(top, 3) for top in tops], largest=True)])
-        shares = [_share(grids[label], max(tops) - NEAR) for label in labels]
-        near.append([name, *bold_best([f"{share:.0%}" for share in shares], shares, largest=True)])
-    points, samples = settings["points"], settings["samples"]
-    return f"""Mean test log-likelihood (nats a point, in the units of the data) of {samples} networks with sampled
-weights, of one network a set (split {settings["split"]}), over a grid of {points} × {points} pairs: N from
-10^{settings["data_powers"][0]:g} to 10^{settings["data_powers"][1]:g} times the number of examples, τ from
-10^{settings["precision_powers"][0]:g} to 10^{settings["precision_powers"][1]:g}. The paper has 10,000 pairs a method
-(`--full`) and ranges chosen set by set. `inf` is the paper's estimator, clipped; `ours` the library's. These are test
-data: nothing is chosen here.
-
-![Test log-likelihood over N and τ](../images/uci-landscape.png)
-
-Dark is low, and everything more than 1.5 nats below the best of a set is black; N grows upwards, τ to the right.
-
-## Best on the grid
-
-{table(["", *labels], best)}
-
-## Share of the grid within {NEAR} nats of the best of all methods
-
-{table(["", *labels], near)}
-
-A large share says that a method is safe to use untuned, not that it is good: where the posterior is narrow, all of them
-are the plain network."""
+        near = [_share(grids[label], max(tops) - NEAR) for label in labels]
+        shares.append([name, *bold_best([f"{share:.0%}" for share in near], near, largest=True)])
+        close.append(max(tops) - min(tops) <= NEAR)
+    (least_data, most_data), (least_precision, most_precision) = (
+        [f"10^{power:g}" for power in settings[powers]] for powers in ("data_powers", "precision_powers")
+    )
+    return TEMPLATE.fill(
+        close=count_of(close),
+        near=NEAR,
+        depth=DEPTH,
+        best=table(["", *labels], best),
+        shares=table(["", *labels], shares),
+        samples=settings["samples"],
+        split=settings["split"],
+        points=settings["points"],
+        least_data=least_data,
+        most_data=most_data,
+        least_precision=least_precision,
+        most_precision=most_precision,
+    )
 
 
 def draw(result: Result, path: Path) -> None:
@@ -55,7 +55,7 @@ def draw(result: Result, path: Path) -> None:
     for row, name in zip(every, names, strict=True):
         grids = _grids(result, name)
         top = max(max(map(max, grid)) for grid in grids.values())
-        shown: dict[str, Any] = {"vmin": top - 1.5, "vmax": top, "cmap": "magma", "aspect": "auto", "extent": extent}
+        shown: dict[str, Any] = {"vmin": top - DEPTH, "vmax": top, "cmap": "magma", "aspect": "auto", "extent": extent}
         for axes, label in zip(row, labels, strict=True):
             axes.imshow(grids[label], origin="lower", **shown)
             axes.tick_params(labelsize=7)

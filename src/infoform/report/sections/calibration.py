@@ -1,20 +1,22 @@
 """Can its confidence be trusted? Reliability diagram, and what is left above a confidence."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from infoform.records.evaluate import ByConfidence, Calibration, EvaluateResult, ReliabilityBins
 from infoform.report.blocks import Chart, Section, Slider, Step, Table, Text
 from infoform.report.charts import IDEAL, MUTED, PLAIN, POSTERIOR, axis, bars, figure
 from infoform.report.inputs import Run
-from infoform.report.words import counted, percent, score
+from infoform.report.words import SCORES, counted, percent, score
 
 SHARE = {"range": [-0.03, 1.05], "tickformat": ".0%"}
 LEAST_STEP = 0.2  # sliders start here; with fewer classes the least confidence is higher anyway
 
 
 def section(run: Run) -> Section | None:
-    found = run.result("evaluate")
-    if "reliability" not in found:
+    result = run.evaluate
+    if result is None or result.calibration is None:
         return None
     blocks: list[Text | Chart | Table] = [
         Text(
@@ -22,37 +24,36 @@ def section(run: Run) -> Section | None:
             "about one confidence (the more, the larger); dots on the dotted line keep their promise, dots below it "
             "are over-confident."
         ),
-        reliability_chart(run),
+        reliability_chart(result.calibration),
     ]
-    if "by_confidence" in found:
-        blocks.append(_threshold_chart(found["by_confidence"], found["examples"]))
-    blocks.append(score_table(found))
+    if result.confidences is not None:
+        blocks.append(_threshold_chart(result.confidences.by_confidence, result.examples))
+    blocks.append(score_table(result))
     return Section("Can its confidence be trusted?", blocks)
 
 
-def reliability_chart(run: Run) -> Chart:
+def reliability_chart(calibration: Calibration) -> Chart:
+    """Return the reliability diagram of the predictions and of the network alone."""
     from plotly import graph_objects
 
-    found = run.result("evaluate")
     traces: list[Any] = [ideal_line()]
     rows = []
-    for key, name, colour in (
-        ("plain_reliability", "network alone", PLAIN),
-        ("reliability", "with uncertainty", POSTERIOR),
+    for bins, name, colour in (
+        (calibration.plain_reliability, "network alone", PLAIN),
+        (calibration.reliability, "with uncertainty", POSTERIOR),
     ):
-        filled = filled_bins(found[key])
+        filled = filled_bins(bins)
         traces.append(reliability_trace(filled, name, colour))
         rows += [
-            [name, f"{percent(one['low'], 0)} to {percent(one['high'], 0)}", percent(one["confidence"]),
-             percent(one["accuracy"]), f"{one['count']:,}"]
-            for one in filled
+            [name, f"{percent(each.low, 0)} to {percent(each.high, 0)}", percent(each.confidence),
+             percent(each.accuracy), f"{each.count:,}"]
+            for each in filled
         ]  # fmt: skip
-    counts = found["reliability"]
-    middles, widths = bars(counts["edges"])
+    middles, widths = bars(calibration.reliability.edges)
     traces.append(
         graph_objects.Bar(
             x=middles,
-            y=counts["count"],
+            y=calibration.reliability.count,
             width=[0.9 * width for width in widths],
             marker={"color": POSTERIOR},
             opacity=0.55,
@@ -87,58 +88,73 @@ def ideal_line() -> Any:
     )
 
 
-def reliability_trace(filled: list[dict[str, Any]], name: str, colour: str) -> Any:
+@dataclass(frozen=True)
+class FilledBin:
+    """A bin of a reliability diagram that holds predictions."""
+
+    low: float
+    high: float
+    confidence: float | None
+    accuracy: float | None
+    count: int
+
+
+def filled_bins(bins: ReliabilityBins) -> list[FilledBin]:
+    """Return the bins that hold predictions."""
+    columns = (bins.edges, bins.edges[1:], bins.confidence, bins.accuracy, bins.count)
+    return [FilledBin(*row) for row in zip(*columns, strict=False) if row[-1] > 0]
+
+
+def reliability_trace(filled: Sequence[FilledBin], name: str, colour: str) -> Any:
+    """Return the dots of a reliability diagram, the larger the more predictions."""
     from plotly import graph_objects
 
-    total = sum(one["count"] for one in filled)
+    total = sum(each.count for each in filled)
     return graph_objects.Scatter(
-        x=[one["confidence"] for one in filled],
-        y=[one["accuracy"] for one in filled],
-        customdata=[one["count"] for one in filled],
+        x=[each.confidence for each in filled],
+        y=[each.accuracy for each in filled],
+        customdata=[each.count for each in filled],
         mode="lines+markers",
         name=name,
         line={"color": colour, "width": 1.3},
-        marker={"color": colour, "opacity": 1, "size": [7 + 11 * (one["count"] / total) ** 0.5 for one in filled]},
+        marker={"color": colour, "opacity": 1, "size": [7 + 11 * (each.count / total) ** 0.5 for each in filled]},
         hovertemplate="said %{x:.1%}, right %{y:.1%}<br>%{customdata} predictions<extra></extra>",
     )
 
 
-def filled_bins(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bins of a reliability diagram that hold predictions."""
-    keys = ("low", "high", "confidence", "accuracy", "count")
-    bins = zip(found["edges"], found["edges"][1:], found["confidence"], found["accuracy"], found["count"], strict=False)
-    return [dict(zip(keys, one, strict=True)) for one in bins if one[-1] > 0]
-
-
-def score_table(found: Mapping[str, Any]) -> Table:
+def score_table(result: EvaluateResult) -> Table:
     """Return all scores beside the network's own, the better ones marked."""
-    from infoform.report.words import SCORES
-
     rows, best = [], set()
-    for name, value in found["scores"].items():
+    for name, value in result.scores.items():
         if name == "log_likelihood":  # NLL says the same
             continue
         shown, less, says = SCORES.get(name, (name, None, ""))
-        alone = found["plain_scores"][name]
+        alone = result.plain_scores.get(name)
         rows.append((shown, score(name, alone), score(name, value), says))
-        if less is not None and score(name, alone) != score(name, value):
+        if less is None or value is None or alone is None:
+            continue
+        if score(name, alone) != score(name, value):
             best.add((len(rows) - 1, 2 if (value < alone) == less else 1))
     head = ("", "network alone", "with uncertainty", "what it is")
     return Table(head, rows, frozenset(best), "All scores; the better one of each row is marked")
 
 
-def _threshold_chart(table: Mapping[str, Any], examples: int) -> Chart:
+def _threshold_chart(table: ByConfidence, examples: int) -> Chart:
+    """Return the share of right answers above every confidence, with a slider for the confidence."""
     from plotly import graph_objects
 
-    places = [at for at, level in enumerate(table["confidence"]) if level >= LEAST_STEP]
-    levels = [table["confidence"][at] for at in places]
+    places = [at for at, level in enumerate(table.confidence) if level >= LEAST_STEP]
+    levels = [table.confidence[at] for at in places]
     traces: list[Any] = []
-    for prefix, name, colour in (("plain_", "network alone", PLAIN), ("", "with uncertainty", POSTERIOR)):
+    for right, counts, name, colour in (
+        (table.plain_right, table.plain_examples, "network alone", PLAIN),
+        (table.right, table.examples, "with uncertainty", POSTERIOR),
+    ):
         traces.append(
             graph_objects.Scatter(
                 x=levels,
-                y=[table[f"{prefix}right"][at] for at in places],
-                customdata=[table[f"{prefix}examples"][at] for at in places],
+                y=[right[at] for at in places],
+                customdata=[counts[at] for at in places],
                 mode="lines",
                 name=name,
                 line={"color": colour, "width": 2.5},
@@ -149,7 +165,7 @@ def _threshold_chart(table: Mapping[str, Any], examples: int) -> Chart:
     traces.append(
         graph_objects.Scatter(
             x=[levels[start]],
-            y=[table["right"][places[start]]],
+            y=[table.right[places[start]]],
             mode="markers",
             marker={"color": POSTERIOR, "size": 15, "line": {"color": MUTED, "width": 2}},
             showlegend=False,
@@ -159,8 +175,8 @@ def _threshold_chart(table: Mapping[str, Any], examples: int) -> Chart:
     steps = [
         Step(
             f"{100 * levels[at]:g} %",
-            _acted(levels[at], table["examples"][place], examples, table["right"][place]),
-            {2: {"x": [levels[at]], "y": [table["right"][place]]}},
+            _acted(levels[at], table.examples[place], examples, table.right[place]),
+            {2: {"x": [levels[at]], "y": [table.right[place]]}},
         )
         for at, place in enumerate(places)
     ]
@@ -170,8 +186,8 @@ def _threshold_chart(table: Mapping[str, Any], examples: int) -> Chart:
         yaxis=axis("right among them", tickformat=".1%"),
     )
     rows = [
-        (percent(levels[at], 0), f"{table['examples'][place]:,}", percent(table["right"][place]),
-         f"{table['plain_examples'][place]:,}", percent(table["plain_right"][place]))
+        (percent(levels[at], 0), f"{table.examples[place]:,}", percent(table.right[place]),
+         f"{table.plain_examples[place]:,}", percent(table.plain_right[place]))
         for at, place in enumerate(places) if round(1000 * levels[at]) % 100 == 0 or levels[at] > 0.94
     ]  # fmt: skip
     head = ("at least", "predictions", "right", "network alone: predictions", "right")

@@ -1,8 +1,8 @@
 """The examples worth looking at: most and least certain, wrong and yet sure, and unknown ones."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
+from infoform.records.examples import ChosenExamples, ClassAnswer, NumberAnswer, ShownExample
 from infoform.report.blocks import Block, Example, Gallery, Section
 from infoform.report.inputs import Run
 from infoform.report.words import number, percent
@@ -24,44 +24,56 @@ UNKNOWN = {
 
 
 def section(run: Run) -> Section | None:
-    found = run.result("evaluate")
-    blocks: list[Block] = galleries(found, KINDS) + galleries(found.get("unknown", {}), UNKNOWN)
+    result = run.evaluate
+    if result is None:
+        return None
+    blocks = galleries(result.chosen, KINDS)
+    if result.unknown is not None:
+        blocks += galleries(result.unknown.chosen, UNKNOWN)
     return Section("Which examples?", blocks) if blocks else None
 
 
-def galleries(found: Mapping[str, Any], kinds: Mapping[str, tuple[str, str]]) -> list[Block]:
+def galleries(chosen: ChosenExamples | None, kinds: Mapping[str, tuple[str, str]]) -> list[Block]:
     """Return one gallery for each kind of example that there is."""
+    if chosen is None:
+        return []
     return [
-        Gallery(title, says, [_example(one) for one in found[key]])
-        for key, (title, says) in kinds.items()
-        if found.get(key)
+        Gallery(title, says, [_example(example) for example in examples])
+        for kind, (title, says) in kinds.items()
+        if (examples := getattr(chosen, kind))
     ]
 
 
-def _example(one: Mapping[str, Any]) -> Example:
-    lines = _regression(one) if "mean" in one else _classes(one)
-    if "inputs" in one:
-        lines += [f"{name} = {number(value, 3)}" for name, value in one["inputs"].items()]
-        if one.get("left_out"):
-            lines.append(f"and {one['left_out']:,} more")
-    mark = "" if "right" not in one else "right" if one["right"] else "wrong"
-    name = str(one["example"])
-    return Example(f"example {name}" if name.isdigit() else name, lines, one.get("png", ""), mark)
+def _example(example: ShownExample) -> Example:
+    lines = _answer(example)
+    if example.row is not None:
+        lines += [f"{name} = {number(value, 3)}" for name, value in example.row.inputs.items()]
+        if example.row.left_out:
+            lines.append(f"and {example.row.left_out:,} more")
+    mark = "" if example.right is None else "right" if example.right else "wrong"
+    name = example.example
+    return Example(f"example {name}" if name.isdigit() else name, lines, example.png or "", mark)
 
 
-def _classes(one: Mapping[str, Any]) -> list[str]:
-    if "top" not in one:
-        return [f"entropy {number(one['entropy'], 3)}"]
-    lines = [f"{name}: {percent(share)}" for name, share in one["top"] if share >= SHOWN]
-    if "target" in one:
-        lines.append(f"truth: {one['target']}")
+def _answer(example: ShownExample) -> list[str]:
+    """Return what was predicted, and the truth where it is known."""
+    if example.numbers is not None:
+        lines = _numbers(example.numbers)
+    elif example.classes is not None:
+        lines = _classes(example.classes)
+    else:
+        lines = [f"entropy {number(example.entropy, 3)}"]
+    if isinstance(example.target, str):
+        lines.append(f"truth: {example.target}")
+    elif example.target is not None:
+        lines.append("truth " + ", ".join(number(value, 3) for value in example.target))
     return lines
 
 
-def _regression(one: Mapping[str, Any]) -> list[str]:
-    pairs = zip(one["mean"], one["std"], strict=True)
-    lines = ["predicted " + ", ".join(f"{number(mean, 3)} ± {number(std, 2)}" for mean, std in pairs)]
-    if "target" in one:
-        truths: Sequence[float] = one["target"]
-        lines.append("truth " + ", ".join(number(value, 3) for value in truths))
-    return lines
+def _classes(answer: ClassAnswer) -> list[str]:
+    return [f"{name}: {percent(share)}" for name, share in answer.top if share >= SHOWN]
+
+
+def _numbers(answer: NumberAnswer) -> list[str]:
+    pairs = zip(answer.mean, answer.std, strict=True)
+    return ["predicted " + ", ".join(f"{number(mean, 3)} ± {number(std, 2)}" for mean, std in pairs)]

@@ -1,6 +1,8 @@
-"""The search for N and τ: every trial of it, over the plane of both where both were searched."""
+"""The search for τ, and for N where it was searched too: every trial."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log10
 from typing import Any
 
 from infoform.report.blocks import Block, Chart, Section, Slider, Step, Table, Text
@@ -15,42 +17,57 @@ BANDS = 6  # ranges of τ that a slider goes through where the trials lie on no 
 SHOWN = ("nll", "ece", "brier", "accuracy", "rmse", "crps")
 
 
+@dataclass(frozen=True)
+class ScoredPair:
+    """A pair (N, τ) that was tried, whose score is finite."""
+
+    num_data: float
+    prior_precision: float
+    value: float  # of the objective
+    scores: Mapping[str, float | None]
+
+
 def section(run: Run) -> Section | None:
-    found = run.result("tune")
-    trials = [trial for trial in found.get("trials", []) if trial["scores"].get(found["objective"]) is not None]
+    if run.tune is None or run.tune.objective is None:
+        return None
+    objective = run.tune.objective
+    trials = [
+        ScoredPair(trial.num_data, trial.prior_precision, value, trial.scores)
+        for trial in run.tune.trials
+        if (value := trial.scores.get(objective)) is not None
+    ]
     if not trials:
         return None
-    objective = found["objective"]
     text = (
         "τ says how far the weights may stray from the trained ones: small values give much uncertainty, large ones "
         "hardly any. Each value was tried on validation data, and the one with the lowest "
         f"{SCORES[objective][0]} was taken."
     )
     blocks: list[Block] = [Text(text)]
-    if len({trial["num_data"] for trial in trials}) > 1:
+    if len({trial.num_data for trial in trials}) > 1:
         blocks += [_plane(trials, objective), _slices(trials, objective)]
     else:
         blocks.append(_line(trials, objective))
     return Section("How was the uncertainty tuned?", blocks)
 
 
-def table_of(trials: Sequence[dict[str, Any]], objective: str) -> Table:
+def table_of(trials: Sequence[ScoredPair], objective: str) -> Table:
     """Return all trials, the best first."""
-    names = [name for name in SHOWN if name in trials[0]["scores"]]
-    ordered = sorted(trials, key=lambda trial: trial["scores"][objective])
+    names = [name for name in SHOWN if name in trials[0].scores]
+    ordered = sorted(trials, key=lambda trial: trial.value)
     rows = [
-        (number(one["prior_precision"]), number(one["num_data"]), *(score(name, one["scores"][name]) for name in names))
-        for one in ordered
+        (number(trial.prior_precision), number(trial.num_data), *(score(name, trial.scores[name]) for name in names))
+        for trial in ordered
     ]
     return Table(("τ", "N", *(SCORES[name][0] for name in names)), rows)
 
 
-def _line(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
+def _line(trials: Sequence[ScoredPair], objective: str) -> Chart:
     from plotly import graph_objects
 
-    ordered = sorted(trials, key=lambda trial: trial["prior_precision"])
-    taus = [trial["prior_precision"] for trial in ordered]
-    values = [trial["scores"][objective] for trial in ordered]
+    ordered = sorted(trials, key=lambda trial: trial.prior_precision)
+    taus = [trial.prior_precision for trial in ordered]
+    values = [trial.value for trial in ordered]
     best = min(range(len(values)), key=values.__getitem__)
     traces = [
         graph_objects.Scatter(
@@ -83,20 +100,20 @@ def _line(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
     return Chart("Every value tried", says, layout, table_of(trials, objective), slider)
 
 
-def _plane(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
+def _plane(trials: Sequence[ScoredPair], objective: str) -> Chart:
     from plotly import graph_objects
 
     name = SCORES[objective][0]
-    values = [trial["scores"][objective] for trial in trials]
-    best = min(trials, key=lambda trial: trial["scores"][objective])
+    values = [trial.value for trial in trials]
+    best = min(trials, key=lambda trial: trial.value)
     cap = _cap(values)
     colour = {"colorscale": SCALE, "cmin": min(values), "cmax": max(cap, min(values) + 1e-9), "showscale": True}
     bar = {"title": {"text": name}, "thickness": 12, "outlinewidth": 0}
     traces: list[Any] = [
         graph_objects.Scatter(
-            x=[trial["num_data"] for trial in trials],
-            y=[trial["prior_precision"] for trial in trials],
-            customdata=[trial["scores"][objective] for trial in trials],
+            x=[trial.num_data for trial in trials],
+            y=[trial.prior_precision for trial in trials],
+            customdata=[trial.value for trial in trials],
             mode="markers",
             showlegend=False,
             marker={
@@ -106,8 +123,8 @@ def _plane(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
             hovertemplate="N = %{x:.4g}, τ = %{y:.4g}<br>" + name + " %{customdata:.4f}<extra></extra>",
         ),
         graph_objects.Scatter(
-            x=[best["num_data"]],
-            y=[best["prior_precision"]],
+            x=[best.num_data],
+            y=[best.prior_precision],
             mode="markers",
             name="best",
             marker={"symbol": "star", "size": 15, "color": UNKNOWN, "line": {"color": INK, "width": 1}},
@@ -117,7 +134,7 @@ def _plane(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
     grid = _grid(trials)
     if grid is not None:
         counts, taus = grid
-        by_pair = {(trial["num_data"], trial["prior_precision"]): trial["scores"][objective] for trial in trials}
+        by_pair = {(trial.num_data, trial.prior_precision): trial.value for trial in trials}
         heat = {key: value for key, value in colour.items() if not key.startswith("cm")}
         traces[0] = graph_objects.Heatmap(
             x=counts,
@@ -133,29 +150,29 @@ def _plane(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
         )
     layout = figure(traces, height=460, xaxis=log_axis(COUNT, dtick=1), yaxis=log_axis(TAU, dtick=1))
     says = (
-        f"{name} over N and τ, dark is good; best at N = {number(best['num_data'])}, "
-        f"τ = {number(best['prior_precision'])}. Drag to zoom, double-click to zoom out."
+        f"{name} over N and τ, dark is good; best at N = {number(best.num_data)}, "
+        f"τ = {number(best.prior_precision)}. Drag to zoom, double-click to zoom out."
     )
     return Chart("Every pair tried", says, layout, table_of(trials, objective))
 
 
-def _slices(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
+def _slices(trials: Sequence[ScoredPair], objective: str) -> Chart:
     from plotly import graph_objects
 
     name = SCORES[objective][0]
     bands = _bands(trials)
-    best = min(trials, key=lambda trial: trial["scores"][objective])
+    best = min(trials, key=lambda trial: trial.value)
     start = next(at for at, (_, chosen) in enumerate(bands) if any(trial is best for trial in chosen))
     steps = []
     for title, chosen in bands:
-        ordered = sorted(chosen, key=lambda trial: trial["num_data"])
-        here = min(ordered, key=lambda trial: trial["scores"][objective])
-        sentence = f"{title}: best at N = {number(here['num_data'])}. {_told(here)}"
-        x, y = [trial["num_data"] for trial in ordered], [trial["scores"][objective] for trial in ordered]
+        ordered = sorted(chosen, key=lambda trial: trial.num_data)
+        here = min(ordered, key=lambda trial: trial.value)
+        sentence = f"{title}: best at N = {number(here.num_data)}. {_told(here)}"
+        x, y = [trial.num_data for trial in ordered], [trial.value for trial in ordered]
         steps.append(Step(title, sentence, {0: {"x": x, "y": y}}))
-    everything = [trial["scores"][objective] for trial in trials]
+    everything = [trial.value for trial in trials]
     margin = 0.08 * (_cap(everything) - min(everything)) + 1e-9
-    counts = [trial["num_data"] for trial in trials]
+    counts = [trial.num_data for trial in trials]
     trace = graph_objects.Scatter(
         x=steps[start].traces[0]["x"],
         y=steps[start].traces[0]["y"],
@@ -164,8 +181,6 @@ def _slices(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
         marker={"color": POSTERIOR, "size": 8},
         hovertemplate="N = %{x:.4g}: %{y:.4f}<extra></extra>",
     )
-    from math import log10
-
     layout = figure(
         [trace],
         xaxis=log_axis(COUNT, dtick=1, range=[log10(min(counts)) - 0.1, log10(max(counts)) + 0.1]),
@@ -182,23 +197,23 @@ def _slices(trials: Sequence[dict[str, Any]], objective: str) -> Chart:
     )
 
 
-def _grid(trials: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]] | None:
+def _grid(trials: Sequence[ScoredPair]) -> tuple[list[float], list[float]] | None:
     """Return the values of N and τ where the trials lie on a grid, a last row that is not full included."""
-    counts = sorted({trial["num_data"] for trial in trials})
-    taus = sorted({trial["prior_precision"] for trial in trials})
+    counts = sorted({trial.num_data for trial in trials})
+    taus = sorted({trial.prior_precision for trial in trials})
     return (counts, taus) if len(counts) * len(taus) < len(trials) + max(len(taus), 2) else None
 
 
-def _bands(trials: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _bands(trials: Sequence[ScoredPair]) -> list[tuple[str, list[ScoredPair]]]:
     """Return the trials of each τ of a grid, or of ranges of τ, by their titles."""
-    ordered = sorted(trials, key=lambda trial: trial["prior_precision"])
+    ordered = sorted(trials, key=lambda trial: trial.prior_precision)
     if _grid(trials) is not None:
-        taus = sorted({trial["prior_precision"] for trial in trials})
-        return [(f"τ = {number(tau)}", [one for one in ordered if one["prior_precision"] == tau]) for tau in taus]
+        taus = sorted({trial.prior_precision for trial in trials})
+        return [(f"τ = {number(tau)}", [trial for trial in ordered if trial.prior_precision == tau]) for tau in taus]
     size = -(-len(ordered) // BANDS)
     parts = [ordered[at : at + size] for at in range(0, len(ordered), size)]
     return [
-        (f"τ from {number(part[0]['prior_precision'], 3)} to {number(part[-1]['prior_precision'], 3)}", part)
+        (f"τ from {number(part[0].prior_precision, 3)} to {number(part[-1].prior_precision, 3)}", part)
         for part in parts
     ]
 
@@ -208,6 +223,6 @@ def _cap(values: Sequence[float]) -> float:
     return sorted(values)[int(0.9 * (len(values) - 1))]
 
 
-def _told(trial: dict[str, Any]) -> str:
-    parts = [f"{SCORES[name][0]} {score(name, trial['scores'][name])}" for name in SHOWN if name in trial["scores"]]
+def _told(trial: ScoredPair) -> str:
+    parts = [f"{SCORES[name][0]} {score(name, trial.scores[name])}" for name in SHOWN if name in trial.scores]
     return ", ".join(parts) + "."

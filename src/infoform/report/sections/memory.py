@@ -20,12 +20,13 @@ STRUCTURES = {
 def section(run: Run) -> Section | None:
     from plotly import graph_objects
 
-    found = run.fit.get("structures")
-    if not found:
+    if run.fit is None or not run.fit.structures:
         return None
-    rows = [(one["structure"], one["bytes"], one["own"], one["exact"]) for one in found]
-    if run.fit.get("weight_bytes") is not None:
-        rows.append(("the network itself", run.fit["weight_bytes"], None, True))
+    rows: list[tuple[str, int, bool | None, bool]] = [
+        (size.structure, size.bytes, size.own, size.exact) for size in run.fit.structures
+    ]
+    if run.fit.weight_bytes is not None:
+        rows.append(("the network itself", run.fit.weight_bytes, None, True))
     rows.sort(key=lambda row: -row[1])
     colours = [POSTERIOR if own else IDEAL if own is None else PLAIN for _, _, own, _ in rows]
     trace = graph_objects.Bar(

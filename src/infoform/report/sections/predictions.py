@@ -1,7 +1,8 @@
 """What `infoform predict` said of new data."""
 
-from typing import Any
+from collections.abc import Sequence
 
+from infoform.records.evaluate import Histogram
 from infoform.report.blocks import Block, Chart, Section, Table, Text
 from infoform.report.charts import POSTERIOR, axis, bars, figure, label, names_axis
 from infoform.report.inputs import Run
@@ -14,24 +15,24 @@ SHOWN = 40  # classes
 
 
 def section(run: Run) -> Section | None:
-    found = run.result("predict")
-    if not found:
+    result = run.predict
+    if result is None:
         return None
-    source = run.records["predict"]["options"].get("data", "new data")
-    told = f"{counted(found['examples'], 'prediction')} for '{source}', in '{found['predictions']}'"
+    source = run.option("predict", "data") or "new data"
+    told = f"{counted(result.examples, 'prediction')} for '{source}', in '{result.predictions}'"
     blocks: list[Block] = []
-    if "confidence_histogram" in found:
-        told += f"; it is {percent(found['mean_confidence'])} sure on average"
-        blocks = [_confidences(found["confidence_histogram"]), _classes(found["predicted_classes"])]
-    elif "mean_std" in found:
-        told += f"; their spread is {', '.join(number(one, 3) for one in found['mean_std'])} on average"
-    return Section("New predictions", [Text(f"{told}."), *blocks, *galleries(found, KINDS)])
+    if result.classes is not None:
+        told += f"; it is {percent(result.mean_confidence)} sure on average"
+        blocks = [_confidences(result.classes.confidence_histogram), _classes(result.classes.predicted_classes)]
+    elif result.numbers is not None:
+        told += f"; their spread is {', '.join(number(std, 3) for std in result.numbers.mean_std)} on average"
+    return Section("New predictions", [Text(f"{told}."), *blocks, *galleries(result.chosen, KINDS)])
 
 
-def _confidences(found: dict[str, Any]) -> Chart:
+def _confidences(histogram: Histogram) -> Chart:
     from plotly import graph_objects
 
-    edges, counts = found["edges"], found["count"]
+    edges, counts = histogram.edges, histogram.count
     middles, widths = bars(edges)
     trace = graph_objects.Bar(
         x=middles,
@@ -56,13 +57,13 @@ def _confidences(found: dict[str, Any]) -> Chart:
     return Chart("How sure it is", says, layout, Table(("confidence", "predictions"), rows))
 
 
-def _classes(found: list[list[Any]]) -> Chart:
+def _classes(classes: Sequence[tuple[str, int]]) -> Chart:
     from plotly import graph_objects
 
-    shown = sorted(found, key=lambda pair: -pair[1])[:SHOWN][::-1]
+    shown = sorted(classes, key=lambda pair: -pair[1])[:SHOWN][::-1]
     trace = graph_objects.Bar(
         x=[count for _, count in shown],
-        y=[label(str(name)) for name, _ in shown],
+        y=[label(name) for name, _ in shown],
         orientation="h",
         marker={"color": POSTERIOR},
         opacity=0.8,
@@ -74,6 +75,6 @@ def _classes(found: list[list[Any]]) -> Chart:
         xaxis=axis("predictions"),
         yaxis=names_axis(),
     )
-    rows = [(str(name), f"{count:,}") for name, count in found]
-    says = "How often each class is predicted" + (f"; the {SHOWN} most frequent." if len(found) > SHOWN else ".")
+    rows = [(name, f"{count:,}") for name, count in classes]
+    says = "How often each class is predicted" + (f"; the {SHOWN} most frequent." if len(classes) > SHOWN else ".")
     return Chart("What it predicts", says, layout, Table(("class", "predictions"), rows))

@@ -1,9 +1,10 @@
-"""How it was made: options, versions, commit, notes; enough to do it again."""
+"""How the run was made: options, versions, commit and notes, enough to make it again."""
 
 from typing import Any
 
 import yaml
 
+from infoform.records import FitResult, VerbRecord
 from infoform.report.blocks import Block, Fold, Section, Table, Text
 from infoform.report.inputs import Run
 from infoform.report.words import MISSING, number, precision, size
@@ -11,10 +12,10 @@ from infoform.report.words import MISSING, number, precision, size
 
 def section(run: Run) -> Section:
     blocks: list[Block] = []
-    notes = [f"{verb}: {note}" for verb, record in run.records.items() for note in record["notes"]]
+    notes = [f"{verb}: {note}" for verb, record in run.records.items() for note in record.notes]
     blocks += [Text(note, "warning") for note in notes]
-    if run.fit:
-        blocks.append(Table(("", ""), _settings(run)))
+    if run.fit is not None:
+        blocks.append(Table(("", ""), _settings(run, run.fit)))
     blocks.append(
         Table(
             ("step", "when", "seconds", "peak memory", "infoform", "commit"),
@@ -23,48 +24,43 @@ def section(run: Run) -> Section:
         )
     )
     for verb, record in run.records.items():
-        text = yaml.safe_dump(record["options"], sort_keys=False, allow_unicode=True)
-        versions = ", ".join(f"{name} {number}" for name, number in record.get("versions", {}).items())
+        text = yaml.safe_dump(dict(record.options), sort_keys=False, allow_unicode=True)
+        versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
         blocks.append(Fold(f"Options of 'infoform {verb}'", code=f"{text}# {versions}\n"))
-    held = [row for row in run.fit.get("coverage", []) if row["structure"] is None]
-    if held:
-        rows = [(row["parameter"], "×".join(map(str, row["shape"])), row["reason"]) for row in held]
+    fixed = [] if run.fit is None else [row for row in run.fit.coverage if row.structure is None]
+    if fixed:
+        rows = [(row.parameter, "×".join(map(str, row.shape)), row.reason) for row in fixed]
         blocks.append(Fold("Parameters held fixed", [Table(("parameter", "shape", "why"), rows)]))
     return Section("How it was made", blocks)
 
 
-def _settings(run: Run) -> list[tuple[str, str]]:
-    fit, settings = run.fit, run.fit["settings"]
-    last = {**fit, **run.result("tune")}
+def _settings(run: Run, fit: FitResult) -> list[tuple[str, str]]:
     rows = [
-        ("network", str(fit["model"].get("model", MISSING))),
-        ("its weights", str(fit["model"].get("weights") or "as the function gives them")),
-        ("training data", str(fit["data"]["source"])),
-        ("examples", number(int(fit["num_data"]))),
-        ("kind of task", fit["likelihood"]),
-        ("structure", settings["structure"]),
-        ("rank", number(settings["rank"])),
-        ("prior", fit["prior"]),
-        ("prior precision τ", precision(last["prior_precision"])),
+        ("network", fit.model.model),
+        ("its weights", fit.model.weights or "as the function gives them"),
+        ("training data", fit.data.source),
+        ("examples", number(int(fit.num_data))),
+        ("kind of task", fit.likelihood),
+        ("structure", fit.settings.structure),
+        ("rank", number(fit.settings.rank)),
+        ("prior", fit.prior),
+        ("prior precision τ", precision(run.prior_precision)),
     ]
-    if last.get("noise") is not None:
-        rows.append(("noise", number(last["noise"])))
+    if run.noise is not None:
+        rows.append(("noise", number(run.noise)))
     for verb in ("tune", "evaluate", "predict"):
-        options = run.records.get(verb, {}).get("options", {})
-        if options.get("data"):
-            rows.append((f"data of {verb}", str(options["data"])))
-        if options.get("unknown"):
-            rows.append(("unknown data", str(options["unknown"])))
+        data, unknown = run.option(verb, "data"), run.option(verb, "unknown")
+        rows += [(f"data of {verb}", data)] if data else []
+        rows += [("unknown data", unknown)] if unknown else []
     return rows
 
 
-def _step(verb: str, record: Any) -> tuple[str, ...]:
-    versions = record.get("versions", {})
+def _step(verb: str, record: VerbRecord[Any]) -> tuple[str, ...]:
     return (
         verb,
-        str(record["began"]).replace("T", " ").removesuffix("+00:00") + " UTC",
-        f"{record['seconds']:.1f}",
-        size(record.get("peak_memory_bytes")),
-        str(versions.get("infoform", MISSING)),
-        str(record.get("commit") or MISSING),
+        record.began.replace("T", " ").removesuffix("+00:00") + " UTC",
+        f"{record.seconds:.1f}",
+        size(record.peak_memory_bytes),
+        record.versions.get("infoform", MISSING),
+        record.commit or MISSING,
     )

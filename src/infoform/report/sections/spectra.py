@@ -1,8 +1,11 @@
 """What was kept of each layer: eigenvalues in falling order, and the share of all information by rank."""
 
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
+from infoform.records.fit import ByRank, FittedLayer, Spectrum
 from infoform.report.blocks import Block, Chart, Section, Slider, Step, Table, Text
 from infoform.report.charts import MUTED, POSTERIOR, axis, figure, label, log_axis, names_axis, series
 from infoform.report.inputs import Run
@@ -12,7 +15,9 @@ DECADES = 9  # of eigenvalues that are shown; less is rounding
 
 
 def section(run: Run) -> Section | None:
-    layers = [layer for layer in run.fit.get("layers", []) if layer.get("spectrum")]
+    if run.fit is None:
+        return None
+    layers = {layer.name: layer.spectrum for layer in run.fit.layers if layer.spectrum is not None}
     if not layers:
         return None
     blocks: list[Block] = [
@@ -23,31 +28,32 @@ def section(run: Run) -> Section | None:
         ),
         _spectra(layers),
     ]
-    if run.fit.get("by_rank"):
-        blocks.append(_kept(layers, run.fit["by_rank"], run.fit["settings"].get("rank")))
-    blocks.append(_table(run.fit["layers"]))
+    if run.fit.by_rank is not None:
+        blocks.append(_kept(layers, run.fit.by_rank, run.fit.settings.rank))
+    blocks.append(_table(run.fit.layers))
     return Section("What was kept of each layer?", blocks)
 
 
-def _spectra(layers: list[dict[str, Any]]) -> Chart:
+def _spectra(layers: Mapping[str, Spectrum]) -> Chart:
+    """Return the eigenvalues of every layer."""
     from plotly import graph_objects
 
     traces: list[Any] = []
-    for position, layer in enumerate(layers):
-        spectrum, colour = layer["spectrum"], series(position, len(layers))
-        positive = [at for at, value in enumerate(spectrum["eigenvalue"]) if value > 0]
+    for position, (name, spectrum) in enumerate(layers.items()):
+        colour = series(position, len(layers))
+        positive = [at for at, value in enumerate(spectrum.eigenvalue) if value > 0]
         traces.append(
             graph_objects.Scatter(
-                x=[spectrum["rank"][at] for at in positive],
-                y=[spectrum["eigenvalue"][at] for at in positive],
+                x=[spectrum.rank[at] for at in positive],
+                y=[spectrum.eigenvalue[at] for at in positive],
                 mode="lines",
-                name=label(layer["name"]),
+                name=label(name),
                 line={"color": colour, "width": 2},
-                customdata=[spectrum["kept"][at] for at in positive],
+                customdata=[spectrum.kept[at] for at in positive],
                 hovertemplate="number %{x}: %{y:.3g}<br>up to here %{customdata:.1%} of the layer<extra></extra>",
             )
         )
-    strongest = max(layer["spectrum"]["eigenvalue"][0] for layer in layers) or 1.0
+    strongest = max(spectrum.eigenvalue[0] for spectrum in layers.values()) or 1.0
     layout = figure(
         traces,
         height=400,
@@ -56,38 +62,33 @@ def _spectra(layers: list[dict[str, Any]]) -> Chart:
     )
     head = ("layer", "direction", "information in it", "kept up to here")
     rows = [
-        (layer["name"], f"{rank:,}", number(value, 3), percent(kept))
-        for layer in layers
-        for rank, value, kept in list(
-            zip(*(layer["spectrum"][key] for key in ("rank", "eigenvalue", "kept")), strict=True)
-        )[::4]
+        (name, f"{rank:,}", number(value, 3), percent(kept))
+        for name, spectrum in layers.items()
+        for rank, value, kept in list(zip(spectrum.rank, spectrum.eigenvalue, spectrum.kept, strict=True))[::4]
     ]
     says = "Eigenvalues of each layer's information matrix, in falling order."
     return Chart("Strength of the directions", says, layout, Table(head, rows))
 
 
-def _kept(layers: list[dict[str, Any]], together: dict[str, Any], rank: Any) -> Chart:
+def _kept(layers: Mapping[str, Spectrum], together: ByRank, run_rank: object) -> Chart:
+    """Return the share that each layer keeps, with a slider for the rank that starts at the run's own."""
     from plotly import graph_objects
 
-    names = [label(layer["name"]) for layer in layers]
-    own = rank if isinstance(rank, int) else None
-    ranks = together["rank"]
-    start = len(ranks) - 1 if own is None else max(at for at, one in enumerate(ranks) if one <= max(own, 1))
+    names = [label(name) for name in layers]
+    ranks = together.rank
+    start = bisect_right(ranks, max(run_rank, 1)) - 1 if isinstance(run_rank, int) else len(ranks) - 1
 
     def kept(at: int) -> list[float]:
-        return [
-            layer["spectrum"]["kept"][sum(one <= ranks[at] for one in layer["spectrum"]["rank"]) - 1]
-            for layer in layers
-        ]
+        return [spectrum.kept[bisect_right(spectrum.rank, ranks[at]) - 1] for spectrum in layers.values()]
 
     steps = [
         Step(
-            f"{one:,}",
-            f"With {one:,} directions in every layer, {percent(together['kept'][at])} is kept in all, in "
-            f"{size(together['nbytes'][at])}.",
+            f"{rank:,}",
+            f"With {rank:,} directions in every layer, {percent(together.kept[at])} is kept in all, in "
+            f"{size(together.nbytes[at])}.",
             {0: {"x": kept(at), "text": [percent(share) for share in kept(at)]}},
         )
-        for at, one in enumerate(ranks)
+        for at, rank in enumerate(ranks)
     ]
     trace = graph_objects.Bar(
         x=kept(start),
@@ -107,20 +108,21 @@ def _kept(layers: list[dict[str, Any]], together: dict[str, Any], rank: Any) -> 
         xaxis=axis("kept", range=[0, 1.15], tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1]),
         yaxis=names_axis(autorange="reversed"),
     )
-    rows = [(f"{one:,}", percent(share), size(nbytes)) for one, share, nbytes in zip(*together.values(), strict=True)]
+    columns = zip(ranks, together.kept, together.nbytes, strict=True)
+    rows = [(f"{rank:,}", percent(share), size(nbytes)) for rank, share, nbytes in columns]
     says = "The share of each layer's information that a rank keeps; move the slider."
     slider = Slider("Rank: directions kept in every layer", steps, start)
     return Chart("Kept by rank", says, layout, Table(("rank", "kept", "memory"), rows), slider)
 
 
-def _table(layers: list[dict[str, Any]]) -> Table:
+def _table(layers: Sequence[FittedLayer]) -> Table:
     rows = [
         (
-            layer["name"],
-            "×".join(map(str, layer["shape"])),
-            MISSING if layer["rank"] is None else f"{layer['rank']:,}",
-            percent(layer["kept"]),
-            size(layer["nbytes"]),
+            layer.name,
+            "×".join(map(str, layer.shape)),
+            MISSING if layer.rank is None else f"{layer.rank:,}",
+            percent(layer.kept),
+            size(layer.nbytes),
         )
         for layer in layers
     ]

@@ -1,8 +1,7 @@
-"""In short: the numbers that matter, and what they mean in plain words."""
+"""The first section of a run: the numbers that matter, and what they mean in plain words."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from infoform.records import EvaluateResult, FitResult, TuneResult
+from infoform.records.evaluate import UnknownResult
 from infoform.report.blocks import Block, Card, Cards, Section, Sentences, Text
 from infoform.report.inputs import Run
 from infoform.report.words import counted, listed, number, percent, precision, size, sure_sentence
@@ -11,15 +10,17 @@ CLOSE = 0.005  # half a percentage point: not worth a word
 
 
 def section(run: Run) -> Section:
-    cards, sentences = _scores(run)
-    sentences += _unknown(run.result("evaluate").get("unknown"), cards)
-    sentences += _posterior(run, cards)
+    cards, sentences = _scores(run.evaluate)
+    if run.evaluate is not None and run.evaluate.unknown is not None:
+        sentences += _unknown(run.evaluate.unknown, cards)
+    if run.fit is not None:
+        sentences += _posterior(run.fit, run.tune, cards)
     blocks: list[Block] = [Cards(cards)] if cards else []
     if sentences:
         blocks.append(Sentences(sentences))
     if run.outdated:
         verbs = listed(f"'infoform {verb}'" for verb in run.outdated)
-        text = f"The posterior was changed after {verbs} had run: run it again, these numbers are of the earlier one."
+        text = f"The posterior was changed after {verbs} had run: these numbers are of the earlier one. Run them again."
         blocks.append(Text(text, "warning"))
     missing = _missing(run)
     if missing:
@@ -27,75 +28,78 @@ def section(run: Run) -> Section:
     return Section("In short", blocks)
 
 
-def _scores(run: Run) -> tuple[list[Card], list[str]]:
-    found = run.result("evaluate")
-    if not found:
+def _scores(result: EvaluateResult | None) -> tuple[list[Card], list[str]]:
+    if result is None:
         return [], []
-    return _intervals(found) if run.kind == "regression" else _classes(found)
+    return _classes(result) if result.intervals is None else _intervals(result)
 
 
-def _classes(found: Mapping[str, Any]) -> tuple[list[Card], list[str]]:
-    scores, plain = found["scores"], found["plain_scores"]
+def _classes(result: EvaluateResult) -> tuple[list[Card], list[str]]:
+    accuracy, plain_accuracy = (scores.get("accuracy") for scores in (result.scores, result.plain_scores))
     cards = [
-        Card(percent(scores["accuracy"]), "right answers", f"network alone {percent(plain['accuracy'])}"),
+        Card(percent(accuracy), "right answers", f"network alone {percent(plain_accuracy)}"),
         Card(
-            percent(scores["ece"]),
+            percent(result.scores.get("ece")),
             "mean gap between confidence and right answers",
-            f"network alone {percent(plain['ece'])}",
+            f"network alone {percent(result.plain_scores.get('ece'))}",
         ),
     ]
-    told = f"Of {counted(found['examples'], 'test example')}, it answered {percent(scores['accuracy'])} rightly"
-    sentences = [f"{told} (the network alone: {percent(plain['accuracy'])})."]
-    if "by_confidence" in found:
-        sure, table = found["sure"], found["by_confidence"]
-        place = table["confidence"].index(sure["confidence"])
-        alone = table["plain_right"][place]
-        told = sure_sentence(sure["confidence"], sure["examples"], sure["right"])
-        beside = f" The network alone was that sure {table['plain_examples'][place]:,} times"
+    told = f"Of {counted(result.examples, 'test example')}, it answered {percent(accuracy)} rightly"
+    sentences = [f"{told} (the network alone: {percent(plain_accuracy)})."]
+    if result.confidences is not None:
+        sure, table = result.confidences.sure, result.confidences.by_confidence
+        place = table.confidence.index(sure.confidence)
+        alone = table.plain_right[place]
+        told = sure_sentence(sure.confidence, sure.examples, sure.right)
+        beside = f" The network alone was that sure {table.plain_examples[place]:,} times"
         sentences.append(told + beside + (f", and right in {percent(alone)} of them." if alone is not None else "."))
-        sentences.append(_trust(found["mean_confidence"], scores["accuracy"], "It"))
-        sentences.append(_trust(found["plain_mean_confidence"], plain["accuracy"], "The network alone"))
+        sentences.append(_trust(result.confidences.mean_confidence, accuracy, "It"))
+        sentences.append(_trust(result.confidences.plain_mean_confidence, plain_accuracy, "The network alone"))
     return cards, sentences
 
 
-def _trust(confidence: float, accuracy: float, who: str) -> str:
+def _trust(confidence: float, accuracy: float | None, who: str) -> str:
     said = f"{who} is {percent(confidence)} sure on average and {percent(accuracy)} right"
+    if accuracy is None:
+        return f"{said}."
     if abs(confidence - accuracy) < CLOSE:
         return f"{said}: its confidence can be taken at its word."
     return f"{said}: {'over-confident' if confidence > accuracy else 'more careful than it need be'}."
 
 
-def _intervals(found: Mapping[str, Any]) -> tuple[list[Card], list[str]]:
-    scores, plain = found["scores"], found["plain_scores"]
+def _intervals(result: EvaluateResult) -> tuple[list[Card], list[str]]:
+    scores, plain = result.scores, result.plain_scores
+    error, inside = number(scores.get("rmse"), 3), scores.get("coverage_90")
+    plain_inside = percent(plain.get("coverage_90"))
     cards = [
-        Card(number(scores["rmse"], 3), "typical error (RMSE)", f"network alone {number(plain['rmse'], 3)}"),
-        Card(
-            percent(scores["coverage_90"]),
-            "truths inside 90 % intervals",
-            f"network alone {percent(plain['coverage_90'])}",
-        ),
+        Card(error, "typical error (RMSE)", f"network alone {number(plain.get('rmse'), 3)}"),
+        Card(percent(inside), "truths inside 90 % intervals", f"network alone {plain_inside}"),
     ]
     sentences = [
-        f"On {counted(found['examples'], 'test example')} it is off by {number(scores['rmse'], 3)} (root mean square).",
-        f"Its 90 % intervals held the truth {percent(scores['coverage_90'])} of the time, its 95 % intervals "
-        f"{percent(scores['coverage_95'])}: {_width(scores['coverage_90'] - 0.9)}.",
-        f"With the network alone and the noise of its training data it is {percent(plain['coverage_90'])} and "
-        f"{percent(plain['coverage_95'])}.",
+        f"On {counted(result.examples, 'test example')} it is off by {error} (root mean square).",
+        f"Its 90 % intervals held the truth {percent(inside)} of the time, its 95 % intervals "
+        f"{percent(scores.get('coverage_95'))}{_width(inside)}.",
+        f"With the network alone and the noise of its training data it is {plain_inside} and "
+        f"{percent(plain.get('coverage_95'))}.",
     ]
     return cards, sentences
 
 
-def _width(gap: float) -> str:
+def _width(inside: float | None) -> str:
+    """Return whether intervals that should hold 90 % of the truths are too wide or too narrow."""
+    if inside is None:
+        return ""
+    gap = inside - 0.9
     if abs(gap) < 0.02:
-        return "about as wide as they should be"
-    return "wider than they need be" if gap > 0 else "too narrow"
+        return ": about as wide as they should be"
+    return ": wider than they need be" if gap > 0 else ": too narrow"
 
 
-def _unknown(found: Mapping[str, Any] | None, cards: list[Card]) -> list[str]:
-    if found is None:
+def _unknown(unknown: UnknownResult, cards: list[Card]) -> list[str]:
+    if unknown.separation is None:
         return []
-    name = "epistemic" if "epistemic" in found else "entropy"
-    auroc, plain = found[name]["auroc"], found.get("plain_entropy", {}).get("auroc")
+    auroc = unknown.separation.auroc
+    plain = None if unknown.classes is None else unknown.classes.plain_entropy.auroc
     cards.append(
         Card(
             percent(auroc),
@@ -109,42 +113,37 @@ def _unknown(found: Mapping[str, Any] | None, cards: list[Card]) -> list[str]:
     )
     beside = "" if plain is None else f"; the network alone {percent(plain)}"
     sentences = [f"{told}{beside}."]
-    if "mean_confidence" in found:
+    if unknown.classes is not None:
+        sure, plain_sure = percent(unknown.classes.mean_confidence), percent(unknown.classes.plain_mean_confidence)
         sentences.append(
-            f"On {counted(found['examples'], 'unknown example')} it is {percent(found['mean_confidence'])} sure on "
-            f"average, the network alone {percent(found['plain_mean_confidence'])}: less is better there."
+            f"On {counted(unknown.examples, 'unknown example')} it is {sure} sure on average, the network alone "
+            f"{plain_sure}: less is better there."
         )
     return sentences
 
 
-def _posterior(run: Run, cards: list[Card]) -> list[str]:
-    fit, tune = run.fit, run.result("tune")
-    if not fit:
-        return []
-    taken = fit["total_bytes"]
-    weights = fit.get("weight_bytes")
-    beside = f"the network's weights take {size(weights)}" if weights is not None else ""
-    cards.append(Card(size(taken), "memory of the uncertainty", beside))
-    told = f"The uncertainty (structure {fit['settings']['structure']}) takes {size(taken)}"
+def _posterior(fit: FitResult, tune: TuneResult | None, cards: list[Card]) -> list[str]:
+    taken = size(fit.total_bytes)
+    beside = "" if fit.weight_bytes is None else f"the network's weights take {size(fit.weight_bytes)}"
+    cards.append(Card(taken, "memory of the uncertainty", beside))
+    told = f"The uncertainty (structure {fit.settings.structure}) takes {taken}"
     sentences = [f"{told}{', ' + beside if beside else ''}."]
-    if tune.get("method") == "search":
-        count = counted(len(tune["trials"]), "trial")
-        chosen = f"τ = {precision(tune['prior_precision'])}"
-        sentences.append(f"How far weights may stray, {chosen}, was chosen by {count} on validation data.")
-    elif tune:
-        chosen = f"τ = {precision(tune['prior_precision'])}"
-        sentences.append(f"How far weights may stray, {chosen}, was chosen by the evidence, from the training data.")
+    chosen = (
+        f"The prior precision τ = {precision((tune or fit).prior_precision)}, which says how far weights may stray, was"
+    )
+    if tune is None:
+        sentences.append(f"{chosen} not tuned: run 'infoform tune'.")
+    elif tune.searched:
+        sentences.append(f"{chosen} chosen by {counted(len(tune.trials), 'trial')} on validation data.")
     else:
-        sentences.append(
-            f"How far weights may stray, τ = {precision(fit['prior_precision'])}, was not tuned: run 'infoform tune'."
-        )
+        sentences.append(f"{chosen} chosen by the evidence, from the training data.")
     return sentences
 
 
 def _missing(run: Run) -> list[str]:
     missing = []
-    if "evaluate" not in run.records:
+    if run.evaluate is None:
         missing.append(f"scores ('infoform evaluate {run.path} --data TEST')")
-    elif "unknown" not in run.result("evaluate"):
+    elif run.evaluate.unknown is None:
         missing.append(f"data of another kind ('infoform evaluate {run.path} --data TEST --unknown OTHER')")
     return missing

@@ -1,8 +1,9 @@
 """Does it notice what it does not know? Uncertainty of known and of unknown data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from infoform.records.evaluate import Calibration, Histogram, SpreadHistogram, UnknownClasses
 from infoform.report.blocks import Chart, Section, Table, Text
 from infoform.report.charts import KNOWN, UNKNOWN, axis, bars, figure, log_axis
 from infoform.report.inputs import Run
@@ -16,13 +17,10 @@ MEASURES = {
 }
 
 
-KINDS = {"": "With uncertainty", "plain_": "Network alone"}
-
-
 def section(run: Run) -> Section | None:
-    found = run.result("evaluate")
-    unknown = found.get("unknown")
-    if unknown is None:
+    known = run.evaluate
+    unknown = None if known is None else known.unknown
+    if known is None or unknown is None:
         return None
     blocks: list[Text | Chart | Table] = [
         Text(
@@ -30,20 +28,13 @@ def section(run: Run) -> Section | None:
             "should be unsure: the two heaps should lie apart, the unknown one to the right."
         )
     ]
-    if "entropy_histogram" in unknown:
-        highest = max(
-            max(shares(one[f"{prefix}entropy_histogram"]["count"])) for one in (found, unknown) for prefix in KINDS
-        )
-        for prefix, title in KINDS.items():
-            name = f"{prefix}entropy_histogram"
-            auroc = unknown[f"{prefix}entropy"]["auroc"]
-            blocks.append(_entropies(title, auroc, found[name], unknown[name], highest))
-    elif "spread_histogram" in unknown:
-        blocks.append(_spreads(unknown["epistemic"]["auroc"], unknown["spread_histogram"]))
+    if known.calibration is not None and unknown.classes is not None:
+        blocks += _entropy_charts(known.calibration, unknown.classes)
+    elif unknown.numbers is not None:
+        blocks.append(_spreads(unknown.numbers.epistemic.auroc, unknown.numbers.spread_histogram))
     rows = [
-        (label, percent(unknown[name]["auroc"]), percent(unknown[name]["aupr"]), percent(unknown[name]["fpr95"]))
-        for name, label in MEASURES.items()
-        if name in unknown
+        (MEASURES[name], percent(scores.auroc), percent(scores.aupr), percent(scores.fpr95))
+        for name, scores in unknown.separations.items()
     ]
     head = ("told apart by", "AUROC", "AUPR", "false alarms to find 95 %")
     blocks += [
@@ -58,31 +49,41 @@ def section(run: Run) -> Section | None:
     return Section("Does it notice what it does not know?", blocks)
 
 
-def _entropies(title: str, auroc: float, known: Mapping[str, Any], unknown: Mapping[str, Any], highest: float) -> Chart:
-    edges = known["edges"]
+def _entropy_charts(known: Calibration, unknown: UnknownClasses) -> list[Chart]:
+    """Return the entropies with uncertainty and of the network alone, to the same scale."""
+    alone = (known.plain_entropy_histogram, unknown.plain_entropy_histogram)
+    together = (known.entropy_histogram, unknown.entropy_histogram)
+    highest = max(max(shares(histogram.count)) for histogram in (*together, *alone))
+    return [
+        _entropies("With uncertainty", unknown.entropy.auroc, *together, highest),
+        _entropies("Network alone", unknown.plain_entropy.auroc, *alone, highest),
+    ]
+
+
+def _entropies(title: str, auroc: float, known: Histogram, unknown: Histogram, highest: float) -> Chart:
+    edges = known.edges
     layout = figure(
-        _heaps(edges, known["count"], unknown["count"]),
+        _heaps(edges, known.count, unknown.count),
         height=320,
         barmode="overlay",
         xaxis=axis("entropy (0: sure, 1: no idea)", range=[0, 1]),
         yaxis=axis("share of examples", tickformat=".0%", range=[0, 1.05 * highest]),
     )
     says = f"Entropy of known and of unknown examples; AUROC {percent(auroc)}."
-    return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, _table(edges, known["count"], unknown["count"]))
+    return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, _table(edges, known.count, unknown.count))
 
 
-def _spreads(auroc: float, found: Mapping[str, Any]) -> Chart:
-    edges = found["edges"]
+def _spreads(auroc: float, histogram: SpreadHistogram) -> Chart:
+    columns = (histogram.edges, histogram.known, histogram.unknown)
     layout = figure(
-        _heaps(edges, found["known"], found["unknown"]),
+        _heaps(*columns),
         height=320,
         barmode="overlay",
         xaxis=log_axis("spread of the prediction that comes from not knowing the weights"),
         yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
     )
     says = f"Spread of the predictions for known and for unknown examples; AUROC {percent(auroc)}."
-    table = _table(edges, found["known"], found["unknown"])
-    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, table, wide=True)
+    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, _table(*columns), wide=True)
 
 
 def _heaps(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> list[Any]:
@@ -112,7 +113,7 @@ def shares(counts: Sequence[int]) -> list[float]:
 
 def _table(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> Table:
     rows = [
-        (f"{number(low, 3)} to {number(high, 3)}", f"{one:,}", f"{other:,}")
-        for low, high, one, other in zip(edges, edges[1:], known, unknown, strict=False)
+        (f"{number(low, 3)} to {number(high, 3)}", f"{count:,}", f"{unknown_count:,}")
+        for low, high, count, unknown_count in zip(edges, edges[1:], known, unknown, strict=False)
     ]
     return Table(("between", "known", "unknown"), rows)

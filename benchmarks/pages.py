@@ -1,0 +1,39 @@
+"""Every page of the documentation that a benchmark writes: to add one, write its function and a line in `PAGES`.
+
+    python -m benchmarks.pages      # writes all of them from committed results; pictures are drawn by `--page` of each
+
+A test compares every committed page with what its function makes of the committed results.
+"""
+
+from collections.abc import Callable
+
+from benchmarks import (
+    fast_settings,
+    laplace_torch_check,
+    large_layers,
+    layer_variance,
+    mc_or_linear_page,
+    memory_page,
+    predict_speed,
+    predictives_page,
+    structures_page,
+)
+from benchmarks.common import write_page
+from benchmarks.speed import page as speed_page
+
+PAGES: dict[str, Callable[[], str]] = {  # name in docs/ -> what makes its text
+    "fast-settings": fast_settings.page,
+    "laplace-torch": laplace_torch_check.page,
+    "large-layers": large_layers.page,
+    "layer-variance": layer_variance.page,
+    "mc-or-linear": mc_or_linear_page.page,
+    "memory": memory_page.page,
+    "predict-speed": predict_speed.page,
+    "predictives": predictives_page.page,
+    "speed": speed_page.page,
+    "structures": structures_page.page,
+}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        write_page(name, page())

@@ -1,0 +1,119 @@
+"""One batch through the network, and its Fisher vectors back: what every layer got in and got back."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from infoform.common.randomness import UniformStream
+from infoform.likelihoods import Likelihood
+from infoform.network.batches import Batch
+from infoform.network.capture import Call, Capture
+
+
+@dataclass(frozen=True)
+class FisherGradients:
+    """A network with its layers tapped, and the Fisher vectors of its likelihood."""
+
+    capture: Capture
+    likelihood: Likelihood
+    fisher: str
+    samples: int  # Fisher vectors of an example, where they are sampled
+
+    @property
+    def single(self) -> bool:
+        """Whether an example has one Fisher vector."""
+        return self.fisher != "exact" and self.samples == 1
+
+    def forward(self, batch: Batch, *, checked: bool) -> tuple[Tensor, Tensor | None]:  # (N, C), (N, ...)
+        """Return the outputs for a batch, and its targets, all of them checked.
+
+        Args:
+            batch: The arguments of the model, and the targets.
+            checked: Whether the inputs are known to be finite.
+        """
+        for x in () if checked else batch.tensors():
+            if not all_finite(x):
+                raise ValueError("the inputs must be finite, got NaN or infinity; clean the data.")
+        outputs = self.likelihood.check_outputs(self.capture.forward(batch))
+        if not all_finite(outputs):
+            raise ValueError(f"the outputs must be finite, got NaN or infinity{self._first_bad_layer()}.")
+        self._check_batch_first(len(outputs))
+        if len(outputs) == 0:
+            return outputs, None
+        if batch.targets is not None:
+            return outputs, self.likelihood.check_targets(batch.targets, outputs.detach())
+        if self.fisher == "empirical":
+            raise ValueError(
+                "fisher='empirical' needs targets, got inputs alone; use fisher='mc', or give (x, y) batches."
+            )
+        return outputs, None
+
+    def vectors(
+        self, outputs: Tensor, targets: Tensor | None, uniforms: Tensor
+    ) -> Iterator[tuple[Tensor, bool]]:  # (N, C), (N, ...), (N, V, noise_width) -> (N, C)
+        """Yield the Fisher vectors, and whether each is the last of its batch."""
+        uniforms = uniforms.to(outputs) if outputs.device.type == "mps" else uniforms.to(outputs.device)
+        count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.samples)
+        vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
+        for number, vector in enumerate(vectors, start=1):
+            yield vector, number == count
+
+    def _check_batch_first(self, examples: int) -> None:
+        for name, calls in self.capture.calls.items():
+            for call in calls:
+                if call.inputs.shape[0] != examples:
+                    raise ValueError(
+                        f"the first axis of a layer's inputs must be the batch ({examples} examples), "
+                        f"got shape {tuple(call.inputs.shape)} in layer '{name}'; exclude it with layers=, "
+                        "or make the model batch-first."
+                    )
+
+    def _first_bad_layer(self) -> str:
+        for name, calls in self.capture.calls.items():
+            if not all(all_finite(call.inputs) for call in calls):
+                return f": first seen in the inputs of layer '{name}'; check the weights of the layers before it"
+        return " from finite inputs of every layer; check the model's last layers"
+
+
+class SampledUniforms:
+    """The random numbers of one pass, by the number of an example: they do not depend on what else is read."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._stream: UniformStream | None = None
+        self._drawn = 0  # examples whose numbers the stream has given
+
+    def of(self, numbers: range, shape: tuple[int, int]) -> Tensor:  # (N, V, noise_width)
+        """Return the random numbers of some examples, of this shape each, which come after those of the call before."""
+        if self._stream is None:
+            self._stream = UniformStream(self._seed, shape)
+        self._stream.skip(numbers.start - self._drawn)
+        drawn = self._stream.take(numbers[-1] + 1 - numbers.start)
+        self._drawn = numbers[-1] + 1
+        return drawn[:: numbers.step]
+
+
+def check_independence(model: nn.Module) -> None:
+    """Raise if the model mixes the examples of a batch even in evaluation mode."""
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.running_mean is None:
+            raise ValueError(
+                f"'{name}' is a {type(module).__name__} without running statistics, so the examples of a batch "
+                "influence each other and have no gradient of their own; use track_running_stats=True."
+            )
+
+
+def is_finite(call: Call) -> bool:
+    """Whether what a layer got in, and got back, is finite."""
+    return all_finite(call.inputs) and call.gradients is not None and all_finite(call.gradients)
+
+
+def all_finite(x: Tensor) -> bool:
+    """Whether all numbers of a tensor are finite."""
+    if not (x.is_floating_point() or x.is_complex()):
+        return True
+    # a finite sum is proof enough and costs one cheap pass; only an infinite one needs the closer look
+    return math.isfinite(abs(x.sum().item())) or bool(x.isfinite().all())

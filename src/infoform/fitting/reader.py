@@ -1,0 +1,145 @@
+"""The data of one process, batch by batch: each pass starts at the beginning, or goes on where one was stopped."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from infoform.common.digest import update_digest
+from infoform.likelihoods import DataSummary
+from infoform.network.batches import Batch, batch_size, read_batch, split_batch
+from infoform.network.sharding import Shard
+
+
+@dataclass
+class PassProgress:
+    """How far a pass has come, and what it knows of the data besides the sums."""
+
+    batches: int = 0
+    examples: int = 0
+    num_outputs: int = 0
+    log_likelihood: float = 0.0
+    labelled: bool = True  # whether all examples so far had labels, and were scored
+    digest: int = 0  # of all batches, where the fit keeps checkpoints
+    opening: int | None = None  # digest of the first batch
+    called: set[str] = field(default_factory=set)  # layers whose module ran
+    reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
+
+    def summary(self) -> DataSummary:
+        return DataSummary(self.examples, self.num_outputs, self.log_likelihood if self.labelled else None)
+
+    def state(self) -> dict[str, Any]:
+        """Return the same as plain values, for a checkpoint."""
+        return vars(self) | {"called": sorted(self.called), "reached": sorted(self.reached)}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "PassProgress":
+        """Undo `state`."""
+        return cls(**state | {"called": set(state["called"]), "reached": set(state["reached"])})
+
+    def of_all(self, others: Iterable["PassProgress"]) -> "PassProgress":
+        """Return what this process knows when all processes, of which it is one, have told what they know."""
+        every = list(others)
+        return PassProgress(
+            self.batches,
+            sum(one.examples for one in every),
+            max(one.num_outputs for one in every),
+            sum(one.log_likelihood for one in every),
+            all(one.labelled for one in every),
+            self.digest,
+            self.opening,
+            set().union(*(one.called for one in every)),
+            set().union(*(one.reached for one in every)),
+        )
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """One batch of a loader."""
+
+    batch: Batch
+    size: int  # its examples, as far as its tensors tell
+    used: bool  # whether the pass sums it, or only counts its examples
+
+
+@dataclass(frozen=True)
+class BatchReader:
+    """Reads the loader of this process, once for each pass."""
+
+    loader: Iterable[Any]
+    device: torch.device
+    seed: int  # of the random numbers that a shuffling loader draws
+    shard: Shard = field(default_factory=Shard)  # this process' part of the data
+    first_number: int = 0  # of the first example: earlier fits have used the numbers before
+    watched: bool = False  # whether digests of all batches are taken, so that a stopped fit can tell its own data
+
+    def read(
+        self,
+        progress: PassProgress,
+        *,
+        share: float,
+        skipped: Callable[[], None],
+        failed: Callable[[], None],
+    ) -> Iterator[ReadBatch]:
+        """Yield the batches that have not been read before, and take care that the others are the same as then.
+
+        Args:
+            progress: How far the pass has come; the caller counts batches and examples, this the digests.
+            share: Share of the batches, evenly spread, that are used.
+            skipped: Is called for each batch that was read before.
+            failed: Is called when the loader raises an error at a batch that was not read before.
+        """
+        done, digest, count = progress.batches, 0, 0
+        batches = iter(self.loader)
+        while True:
+            try:
+                raw = next(batches)
+            except StopIteration:
+                break
+            except Exception:
+                if count >= done:
+                    failed()  # Ctrl-C ends a loader's workers, too
+                raise
+            digest = update_digest(raw, digest) if self.watched else 0
+            if count == 0:
+                progress.opening = update_digest(raw, 0)
+            count += 1
+            if count > done:
+                progress.digest = digest
+                yield self._prepare(raw, progress, share)
+                continue
+            skipped()
+            if count == done and digest != progress.digest:
+                raise ValueError(
+                    f"the loader must give the same data as before the fit was stopped, and its first {done} batches "
+                    "are others now; use one whose order is reproducible (no time or outside randomness in it), or "
+                    "delete the checkpoint to start again."
+                )
+        if count < done:
+            raise ValueError(
+                f"the loader must give the same data as before the fit was stopped, at least {done} batches, "
+                f"got {count}; give it all of the data, or delete the checkpoint to start again."
+            )
+
+    def numbers(self, done: int, count: int) -> range:
+        """Return the numbers of the next examples among those of all processes, and of earlier fits."""
+        own = self.shard.numbers(done, count)
+        return range(self.first_number + own.start, self.first_number + own.stop, own.step)
+
+    def check_count(self, examples: int) -> None:
+        """Raise unless a pass has given as many examples as were counted before the fit, where they were."""
+        if self.shard.count is not None and examples != self.shard.count:
+            raise ValueError(
+                f"the loader must give as many examples each time, got {self.shard.count} when they were counted, then "
+                f"{examples}; use a collate function that leaves none out."
+            )
+
+    def _prepare(self, raw: Any, progress: PassProgress, share: float) -> ReadBatch:
+        batch, number = read_batch(raw, self.device), progress.batches
+        used = math.ceil((number + 1) * share) > math.ceil(number * share)
+        if self.shard.total is None:
+            return ReadBatch(batch, batch_size(batch), used)
+        fresh = len(self.shard.numbers(progress.examples, batch_size(batch)))  # the others are copies
+        return ReadBatch(next(split_batch(batch, max(1, fresh))), fresh, used and fresh > 0)
