@@ -24,6 +24,7 @@ from torch import Tensor
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, Run, batches
 from infoform.experiments.classification.measures import measures
+from infoform.experiments.method import Method
 from infoform.experiments.search.line_search import find_least_nll
 from infoform.likelihoods import get_likelihood
 from infoform.metrics import nll
@@ -104,7 +105,7 @@ def page() -> str:
     ours = {name: Result.load(STUDIES / f"{name}.json").pieces for name in results}
 
     def gaps(method: str, measure: str) -> list[float]:
-        return [found[measure] - ours[name][f"{method} 0"][measure] for name, found in results.items()]
+        return [found[measure] - ours[name][Method.parse(method).on(0).key][measure] for name, found in results.items()]
 
     tables = [
         text.part("experiment").fill(name=name, table=_table(found, ours[name])) for name, found in results.items()
@@ -127,7 +128,8 @@ def page() -> str:
 
 def _table(found: dict[str, Any], pieces: Mapping[str, dict[str, Any]]) -> str:
     rows = {"laplace-torch, `kron`": found}
-    rows |= {f"`{method}`" if " " in method else method: pieces[f"{method} 0"] for method in BESIDE}
+    methods = map(Method.parse, BESIDE)
+    rows |= {f"`{one.key}`" if one.is_laplace else one.key: pieces[one.on(0).key] for one in methods}
     cells = [
         [
             title,

@@ -20,7 +20,8 @@ import infoform
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, Run, batches
 from infoform.experiments.classification.measures import measures
-from infoform.experiments.classification.targets import WIDE
+from infoform.experiments.classification.methods import WIDE
+from infoform.experiments.method import Method
 from infoform.likelihoods import GaussianOutputs
 from infoform.metrics import nll
 from infoform.network.batches import read_inputs
@@ -61,7 +62,8 @@ def look(name: str, cache: Path) -> dict[str, Any]:
     assert isinstance(experiment, Classification)
     settings = experiment.settings()
     run = Run(experiment, settings, cache, 0)
-    laplace, tau = run.laplace(), Result.load(STUDIES / f"{name}.json").pieces[f"{WIDE} 0"]["prior_precision"]
+    wide = Result.load(STUDIES / f"{name}.json").pieces[Method.parse(WIDE).on(0).key]
+    laplace, tau = run.laplace(), wide["prior_precision"]
     posterior = laplace.posterior(prior_precision=tau, num_data=float(settings.train), prior_rank=8)
     held_x, held_y = (one[: SIZES["held_out"]] for one in run.parts.validation)
     test_x, test_y = (one[: SIZES["known"]] for one in run.parts.test)

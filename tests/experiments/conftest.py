@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from infoform.data import uci
 
 
 @pytest.fixture
-def small_uci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def small_uci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with tiny stand-ins of some UCI sets, of the right form: 260 rows, 3 features, 2 splits."""
     for seed, name in enumerate(("boston", "wine", "energy", "yacht")):
         folder = tmp_path / "data" / "uci" / uci.FOLDERS[name]
@@ -25,9 +24,7 @@ def small_uci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             np.savetxt(folder / f"index_train_{split}.txt", order[:60])
             np.savetxt(folder / f"index_test_{split}.txt", order[60:80])
     monkeypatch.setenv("INFOFORM_DATA", str(tmp_path / "data"))
-    uci._table.cache_clear()
-    yield tmp_path
-    uci._table.cache_clear()
+    return tmp_path
 
 
 @pytest.fixture

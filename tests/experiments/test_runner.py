@@ -1,7 +1,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ import pytest
 from infoform import experiments
 from infoform.experiments import EXPERIMENTS, Experiment, Result, Settings, get_experiment
 from infoform.experiments.__main__ import main
+from infoform.experiments.base import choosing_pieces
 from infoform.experiments.claims import Claims
 from infoform.experiments.page import write_page
 from infoform.experiments.runner import reproduce, result_path
@@ -20,6 +21,11 @@ from infoform.experiments.runner import reproduce, result_path
 @dataclass(frozen=True)
 class SquareSettings(Settings):
     count: int = 3
+
+
+@dataclass(frozen=True)
+class SquaresOfAnyCount(SquareSettings):
+    count: int = choosing_pieces(3)
 
 
 class Squares(Experiment[SquareSettings]):
@@ -32,15 +38,14 @@ class Squares(Experiment[SquareSettings]):
         self.error: BaseException = KeyboardInterrupt()
         self.order: dict[str, list[str]] = {}
         self.after: Callable[[], object] = lambda: None
+        self.kind_of_settings: type[SquareSettings] = SquareSettings
 
     def settings(self, *, quick: bool = False, full: bool = False) -> SquareSettings:
-        return SquareSettings(count=1 if quick else self.count)
+        return self.kind_of_settings(count=1 if quick else self.count)
 
-    def pieces(self, settings: SquareSettings) -> Sequence[str]:
-        return [str(index) for index in range(settings.count)]
-
-    def needs(self, key: str, settings: SquareSettings) -> Sequence[str]:
-        return self.order.get(key, ())
+    def pieces(self, settings: SquareSettings) -> Sequence[str] | Mapping[str, Sequence[str]]:
+        keys = [str(index) for index in range(settings.count)]
+        return {key: self.order.get(key, ()) for key in keys} if self.order else keys
 
     def run_piece(self, key: str, settings: SquareSettings, *, cache: Path) -> dict[str, Any]:
         if key == self.fail_at:
@@ -101,8 +106,8 @@ def test_a_file_of_other_settings_is_refused_and_left_alone(squares: Squares, tm
 
 
 @pytest.fixture
-def done_of_any_count(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Squares:
-    monkeypatch.setattr(Squares, "choices", ("count",))
+def done_of_any_count(squares: Squares, tmp_path: Path) -> Squares:
+    squares.kind_of_settings = SquaresOfAnyCount
     reproduce("squares", out=tmp_path, progress=False)
     return squares
 
@@ -199,12 +204,14 @@ def test_every_experiment_of_the_table_is_itself(name: str) -> None:
     assert one.summary.endswith(".")
     for size in ({}, {"quick": True}, {"full": True}):
         settings = one.settings(**size)
-        keys = list(one.pieces(settings))
+        pieces = one.pieces(settings)
+        keys = list(pieces)
         assert keys
         assert len(set(keys)) == len(keys)
         for number, key in enumerate(keys):  # one process alone can do them in their order, several can do them all
-            assert key not in one.needs(key, settings)
-            assert set(one.needs(key, settings)) <= set(keys[:number])
+            needs = pieces[key] if isinstance(pieces, Mapping) else ()
+            assert key not in needs
+            assert set(needs) <= set(keys[:number])
 
 
 def test_an_unknown_experiment_is_named() -> None:

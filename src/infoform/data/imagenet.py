@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from infoform.data.images import Images, find
+from infoform.data.images import Images, find, spaced
 from infoform.data.photographs import read_photographs
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -45,7 +45,7 @@ def load(which: int, *, classes: int = 1000, root: str | os.PathLike[str] | None
     check_index(folder, synsets)
     if not 1 <= classes <= len(synsets):
         raise ValueError(f"classes must be between 1 and the {len(synsets)} in '{folder}', got {classes}.")
-    labels = [index * len(synsets) // classes for index in range(classes)]
+    labels = spaced(len(synsets), classes).tolist()
     paths = []
     for label in labels:
         found = sorted((folder / synsets[label]).iterdir())

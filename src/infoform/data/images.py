@@ -47,6 +47,15 @@ class Images:
         return (self.pixels / 255 - torch.tensor(mean).view(shape)) / torch.tensor(std).view(shape)
 
 
+def spaced(available: int, count: int) -> Tensor:  # -> (min(count, available),)
+    """Return the numbers of `count` rows, evenly spaced over all that are available, or of all where those are fewer.
+
+    The order of a data set may say something: MNIST's first 5,000 test digits are easier than its last.
+    """
+    count = min(count, available)
+    return torch.arange(count) * available // count
+
+
 def find(what: str, names: Sequence[str], root: str | os.PathLike[str] | None, *, remedy: str) -> Path:
     """Return the first file or folder that exists, in the order of the roots and then of the names.
 

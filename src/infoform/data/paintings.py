@@ -4,7 +4,7 @@ import os
 
 from torch import Tensor
 
-from infoform.data.images import find
+from infoform.data.images import find, spaced
 from infoform.data.photographs import read_photographs
 
 
@@ -30,7 +30,7 @@ def load(*, count: int | None = None, root: str | os.PathLike[str] | None = None
     """
     folder = find("the paintings", ("paintings",), root, remedy="set INFOFORM_DATA to a folder that has them")
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    wanted = len(paths) if count is None else count
-    if not 1 <= wanted <= len(paths):
+    count = len(paths) if count is None else count
+    if not 1 <= count <= len(paths):
         raise ValueError(f"count must be between 1 and the {len(paths)} paintings in '{folder}', got {count}.")
-    return read_photographs([paths[index * len(paths) // wanted] for index in range(wanted)], size=size)
+    return read_photographs([paths[index] for index in spaced(len(paths), count).tolist()], size=size)

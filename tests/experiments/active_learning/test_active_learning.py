@@ -4,6 +4,7 @@ from pathlib import Path
 import torch
 from torch.testing import assert_close
 
+import infoform
 from flat import flat_laplace
 from infoform.experiments import Result
 from infoform.experiments.active_learning.experiment import (
@@ -57,7 +58,7 @@ def test_the_chosen_point_has_the_largest_variance(small_uci: Path) -> None:
     one = replace(SETTINGS, data_factors=(0.5,), prior_precisions=(1.0,))
     task = draw_task("boston", 0, one)
     stack = ShallowStack.drawn(1, 3, 10, generator=torch.Generator().manual_seed(0))
-    chosen = most_uncertain(stack, 0, task, task.train, task.pool, ("inf", {"rank": 1.0}), one)
+    chosen = most_uncertain(stack, 0, task, task.train, task.pool, infoform.Inf(rank=1.0), one)
     laplace = flat_laplace(stack.network(0), "regression", structure="inf", rank=1.0, fisher="exact")
     laplace.fit([(task.x[task.train], task.y[task.train])], progress=False)
     posterior = laplace.posterior(prior_precision=1.0, num_data=10.0)

@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from flat import flat_laplace
+from infoform.data.images import spaced
 from infoform.experiments import get_experiment
-from infoform.experiments.classification.experiment import Classification, ClassificationSettings, Parts
-from infoform.experiments.classification.mnist import spaced
+from infoform.experiments.classification.experiment import Classification, ClassificationSettings, Parts, Run
 from infoform.experiments.classification.page import chance_ece
 from infoform.experiments.classification.targets import Target, against, fixed, memory
+from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Training, train
+from infoform.metrics import ece
 from infoform.priors import Activation
 from infoform.records.study_result import Result
 
@@ -32,12 +35,12 @@ SETTINGS = ClassificationSettings(
 class Stripes(Classification):
     """Noisy stripes, upright or lying; unknown: noise."""
 
-    name: ClassVar[str] = "stripes"
-    summary: ClassVar[str] = "Stripes."
-    reproduces: ClassVar[str] = "nothing"
-    last_layer: ClassVar[str] = "5"
-    paper: ClassVar[Mapping[str, tuple[float, float]]] = {"plain": (0.1, 0.2), "ensemble": (0.3, 0.4)}
-    targets: ClassVar[Sequence[Target]] = (
+    name = "stripes"
+    summary = "Stripes."
+    reproduces = "nothing"
+    last_layer = "5"
+    paper: Mapping[str, tuple[float, float]] = {"plain": (0.1, 0.2), "ensemble": (0.3, 0.4)}
+    targets: Sequence[Target] = (
         fixed("accuracy", "accuracy", 2.0, at_least=True, method=METHOD),
         against("NLL: the ensemble's", "nll", "ensemble", at_least=False, slack=9.0, method=METHOD),
         memory("bytes", "inf activation", "kfac isotropic", 9.0),
@@ -119,6 +122,23 @@ def test_a_method_is_tuned_on_what_it_says_and_scored_as_by_hand(result: Result,
     assert piece["nll"] == pytest.approx(nll(parts.test, piece["prior_precision"], 3), rel=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:networks with sampled weights are much worse")
+def test_the_search_has_the_papers_grid_and_is_scored_by_the_ece(result: Result, tmp_path: Path) -> None:
+    method = Method.parse("inf-paper isotropic mc search")
+    experiment, settings = Stripes(), replace(SETTINGS, search_trials=7)
+    run = Run(experiment, settings, tmp_path, 0)
+    piece, laplace = run.laplace_piece(method), run.laplace()
+    pairs = [(count, 10.0**power) for count in (1.0, 60.0, 120.0) for power in (0.0, 5.0)]
+    assert [pair for *pair, _ in piece["tried"]] == [pytest.approx(pair) for pair in pairs]
+    for count, tau, score in piece["tried"]:
+        posterior = laplace.posterior(structure="inf-paper", prior="isotropic", prior_precision=tau, num_data=count)
+        x, y = run.parts.validation
+        probs = laplace.predict(x, kind="mc", samples=2, posterior=posterior).probs
+        assert probs is not None
+        assert score == pytest.approx(ece(probs, y), rel=1e-4)
+    assert [piece["num_data"], piece["prior_precision"]] == min(piece["tried"], key=lambda one: one[2])[:2]
+
+
 def test_the_page_and_its_pictures_are_made_of_the_result_alone(result: Result, tmp_path: Path) -> None:
     experiment = Stripes()
     page = experiment.page(result)
@@ -150,7 +170,7 @@ def test_settings_of_all_sizes_name_methods_that_are_run(name: str) -> None:
     experiment = get_experiment(name)
     for size in ({}, {"quick": True}, {"full": True}):
         settings = experiment.settings(**size)
-        keys = experiment.pieces(settings)
+        keys = list(experiment.pieces(settings))
         assert len(keys) == len(set(keys))
         assert keys[0] == "network 0"
         assert keys[-1] == "ensemble 0"

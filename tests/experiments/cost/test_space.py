@@ -6,7 +6,8 @@ import torch
 
 import infoform
 from infoform.experiments import Result
-from infoform.experiments.cost.space import EXPERIMENT, SpaceSettings, counted, shaped
+from infoform.experiments.cost.space import EXPERIMENT, SpaceSettings, counted
+from infoform.experiments.cost.stand_ins import stand_in
 from infoform.experiments.networks.architectures import build
 
 
@@ -22,7 +23,7 @@ def test_shapes_alone_tell_what_a_fit_stores() -> None:
     x = torch.randn(3, 3, 32, 32)
     for structure in ("kfac", "efb-paper"):
         fitted = infoform.Laplace(model, "classification", structure=structure).fit([x], progress=False)
-        assert counted(shaped(model, structure)) == counted(fitted.posterior())
+        assert counted(stand_in(model, structure, device="meta")) == counted(fitted.posterior())
 
 
 def test_values_are_counted_from_what_is_stored(result: Result) -> None:

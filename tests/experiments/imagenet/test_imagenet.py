@@ -7,12 +7,13 @@ from safetensors.torch import save_file
 from torch import nn
 
 import infoform
+from infoform.data.images import spaced
 from infoform.experiments import Result, get_experiment
-from infoform.experiments.imagenet import run as imagenet_run
 from infoform.experiments.imagenet.experiment import ImageNet
 from infoform.experiments.imagenet.networks import NETWORKS, TrainedNetwork
 from infoform.experiments.imagenet.page import collect
-from infoform.experiments.imagenet.run import ImageNetSettings, Run, spaced
+from infoform.experiments.imagenet.run import ImageNetSettings, Run
+from infoform.experiments.method import Method
 
 METHODS = (
     "diag isotropic mc search",
@@ -37,9 +38,6 @@ def settings(small_imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> ImageNetS
     save_file(tiny().state_dict(), small_imagenet / "weights" / "tiny.safetensors")
     about = TrainedNetwork("Tiny", "tiny.safetensors", tiny, (0.5,) * 3, (0.5,) * 3, 0.1, "5")
     monkeypatch.setitem(NETWORKS, "tiny", about)
-    imagenet_run._load_network.cache_clear()
-    imagenet_run._read_pictures.cache_clear()
-    imagenet_run._LAST.clear()
     return replace(
         ImageNet().settings(quick=True),
         network="tiny",
@@ -90,10 +88,8 @@ def test_every_piece_and_the_page(settings: ImageNetSettings, tmp_path: Path) ->
 
 
 def test_a_fit_is_read_from_the_cache_and_is_the_same(settings: ImageNetSettings, tmp_path: Path) -> None:
-    run = Run(settings, tmp_path)
-    first = run.laplace(fresh=True).posterior(structure="diag", prior="isotropic")
-    imagenet_run._LAST.clear()
-    again = run.laplace()
+    first = Run(settings, tmp_path).laplace(fresh=True).posterior(structure="diag", prior="isotropic")
+    again = Run(settings, tmp_path).laplace()
     assert isinstance(again, infoform.Laplace)
     second = again.posterior(structure="diag", prior="isotropic")
     for name, layer in first.layers.items():
@@ -103,7 +99,7 @@ def test_a_fit_is_read_from_the_cache_and_is_the_same(settings: ImageNetSettings
 def test_the_search_of_a_narrow_posterior_is_the_plain_network(settings: ImageNetSettings, tmp_path: Path) -> None:
     narrow = replace(settings, prior_precision=(1e12, 1e13))
     run = Run(narrow, tmp_path)
-    found, plain = run.laplace_piece("diag", "isotropic", "mc", "search"), run.plain_piece()
+    found, plain = run.laplace_piece(Method.parse("diag isotropic mc search")), run.plain_piece()
     assert found["nll"] == pytest.approx(plain["nll"], rel=1e-4)
     assert 1e12 <= found["prior_precision"] <= 1e13
 

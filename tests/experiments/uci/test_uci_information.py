@@ -12,13 +12,13 @@ from infoform.experiments import Result
 from infoform.experiments.networks.shallow import ShallowStack
 from infoform.experiments.uci.information import (
     EXPERIMENT,
-    METHODS,
     both_errors,
     information,
     lowest,
     ratios,
     unclipped,
 )
+from infoform.experiments.uci.structures import STRUCTURES
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def test_the_printed_correction_has_an_exact_diagonal_and_ours_is_definite_too(
     laplace, _ = fitted
     reference = information(laplace.posterior(prior_precision=0.0, num_data=1.0))
     for label in ("inf 100%", "inf 5%", "ours 5%", "ours"):
-        assert both_errors(information(unclipped(laplace, *METHODS[label])), reference)[0] < 1e-9
-    assert lowest(unclipped(laplace, *METHODS["inf 100%"]), reference) < -1e-3
-    assert lowest(unclipped(laplace, *METHODS["ours 5%"]), reference) > -1e-12
+        assert both_errors(information(unclipped(laplace, STRUCTURES[label])), reference)[0] < 1e-9
+    assert lowest(unclipped(laplace, STRUCTURES["inf 100%"]), reference) < -1e-3
+    assert lowest(unclipped(laplace, STRUCTURES["ours 5%"]), reference) > -1e-12
 
 
 def test_variances_are_compared_at_equal_hyperparameters(fitted: tuple[infoform.Laplace, Tensor]) -> None:

@@ -34,7 +34,7 @@ def make() -> tuple[infoform.Laplace, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("structure", ["kfac", "inf", "diag", "full"])
 def test_every_point_is_what_its_own_posterior_gives(structure: str) -> None:
     laplace, x, y = make()
-    found = landscape(laplace, structure, {}, x, y, SETTINGS)
+    found = landscape(laplace, infoform.get_structure(structure), x, y, SETTINGS)
     assert laplace.num_data is not None
     assert laplace.noise is not None
     for row, data in enumerate(powers(SETTINGS.data_powers, 3)):
@@ -65,7 +65,7 @@ def test_no_deviation_gives_the_plain_network() -> None:
 def test_axes_of_different_lengths_are_refused() -> None:
     laplace, x, y = make()
     with pytest.raises(ValueError, match=r"same number of powers of ten, got 2\.0 and 3\.0"):
-        landscape(laplace, "diag", {}, x, y, replace(SETTINGS, precision_powers=(0.0, 3.0)))
+        landscape(laplace, infoform.Diag(), x, y, replace(SETTINGS, precision_powers=(0.0, 3.0)))
 
 
 def test_pieces_a_page_and_a_picture(small_uci: Path) -> None:

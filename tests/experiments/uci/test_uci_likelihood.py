@@ -18,6 +18,7 @@ from infoform.experiments.uci.likelihood import (
 )
 from infoform.experiments.uci.likelihood_long import EXPERIMENT as LONG
 from infoform.experiments.uci.networks import split_of
+from infoform.posteriors import get_structure
 
 
 def test_log_likelihoods_are_those_of_a_normal() -> None:
@@ -47,7 +48,7 @@ def test_a_factor_of_both_n_and_tau_scales_the_variance(small_uci: Path) -> None
     laplace = fitted(chosen_networks("short", "yacht", settings, small_uci)[0].model, split)
     assert laplace.num_data is not None
     for structure in ("kfac", "inf", "inf-paper", "full"):
-        once = epistemic(laplace, split.test_x, structure, {}, 2.0)
+        once = epistemic(laplace, split.test_x, get_structure(structure), 2.0)
         posterior = laplace.posterior(structure=structure, prior_precision=6.0, num_data=3 * laplace.num_data)
         assert_close(once / 3, laplace.predict(split.test_x, posterior=posterior).epistemic[:, 0], rtol=1e-6, atol=0)
 

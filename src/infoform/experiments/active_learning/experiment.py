@@ -7,7 +7,7 @@ All arms of a split start from the same trained network; as the paper does not s
 the step before. Lee et al. 2020, section 5 and supplement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,19 +21,17 @@ from infoform.data.uci import load_uci
 from infoform.experiments.active_learning import page as active_learning_page
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import ShallowStack, StackedAdam
-from infoform.experiments.uci.likelihood import log_likelihood
-from infoform.experiments.uci.networks import predictions, variances
+from infoform.posteriors import Inf, Structure, get_structure
 from infoform.records.study_result import Result
 
-# label -> structure and options; None chooses at random
-ARMS: dict[str, tuple[str, dict[str, Any]] | None] = {
+ARMS: Mapping[str, Structure | None] = {  # None chooses at random
     "random": None,
-    "inf 20%": ("inf-paper", {"rank": 0.2}),
-    "inf 50%": ("inf-paper", {"rank": 0.5}),
-    "inf 100%": ("inf-paper", {"rank": 1.0}),
-    "ours 20%": ("inf", {"rank": 0.2}),
-    "ours 50%": ("inf", {"rank": 0.5}),
-    "ours 100%": ("inf", {"rank": 1.0}),
+    "inf 20%": get_structure("inf-paper", rank=0.2),
+    "inf 50%": get_structure("inf-paper", rank=0.5),
+    "inf 100%": get_structure("inf-paper", rank=1.0),
+    "ours 20%": Inf(rank=0.2),
+    "ours 50%": Inf(rank=0.5),
+    "ours 100%": Inf(rank=1.0),
 }
 LEARNING_RATES = {"boston": 0.01, "wine": 0.001, "energy": 0.01}
 DECAYS = {"boston": 0.0, "wine": 0.0, "energy": 1e-5}
@@ -75,7 +73,6 @@ class ActiveLearning(Experiment[ActiveSettings]):
     name = "active-learning"
     summary = "Test RMSE over 20 acquisitions on three UCI sets: by predictive variance, and at random."
     reproduces = "the figure of active learning (section 5)"
-    packages = ("matplotlib",)
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ActiveSettings:
         return ActiveSettings(splits=2, steps=5) if quick else ActiveSettings()
@@ -118,12 +115,12 @@ def learn(task: Task, settings: ActiveSettings, *, rate: float, decay: float, se
     known, pools = [task.train] * len(ARMS), [task.pool] * len(ARMS)
     curves = {arm: [value] for arm, value in zip(ARMS, _test_rmse(stack, task), strict=True)}
     for _ in range(settings.steps):
-        for at, method in enumerate(ARMS.values()):
+        for at, structure in enumerate(ARMS.values()):
             pool = pools[at]
-            if method is None:
+            if structure is None:
                 chosen = int(torch.randint(len(pool), (1,), generator=generator))
             else:
-                chosen = most_uncertain(stack, at, task, known[at], pool, method, settings)
+                chosen = most_uncertain(stack, at, task, known[at], pool, structure, settings)
             known[at] = torch.cat([known[at], pool[chosen : chosen + 1]])
             pools[at] = torch.cat([pool[:chosen], pool[chosen + 1 :]])
         train(stack, task, known, settings, rate, decay, generator)
@@ -159,28 +156,25 @@ def most_uncertain(
     task: Task,
     known: Tensor,
     pool: Tensor,
-    method: tuple[str, dict[str, Any]],
+    structure: Structure,
     settings: ActiveSettings,
 ) -> int:
     """Return the position in the pool of the point of largest variance, with the (N, τ) of the best validation."""
-    structure, options = method
     laplace = infoform.Laplace(
         stack.network(at),
         "regression",
-        structure=infoform.get_structure(structure, **options),
+        structure=structure,
         fit_options=infoform.FitOptions(fisher="exact"),
     )
     laplace.fit([(task.x[known], task.y[known])], progress=False)
     x, y = task.x[task.validation], task.y[task.validation]
-    assert laplace.noise is not None
-    residual = (predictions(laplace.model, x) - y)[:, 0]
-    scores = {}
-    for factor, precision in product(settings.data_factors, settings.prior_precisions):
-        posterior = laplace.posterior(prior_precision=precision, num_data=factor * len(known))
-        total = variances(posterior, laplace.model, x) + laplace.noise**2
-        scores[factor, precision] = float(log_likelihood(residual, total).mean())
-    factor, laplace.prior_precision = max(scores, key=lambda pair: scores[pair])
-    laplace.num_data = factor * len(known)
+    trials: list[infoform.Trial] = []
+    for factor, tau in product(settings.data_factors, settings.prior_precisions):  # a grid that is even in no scale
+        count = factor * len(known)
+        laplace.tune([(x, y)], trials=1, num_data=(count, count), prior_precision=(tau, tau), progress=False)
+        trials += laplace.trials
+    best = min(trials, key=lambda trial: trial.scores["nll"])
+    laplace.num_data, laplace.prior_precision = best.num_data, best.prior_precision
     chosen = infoform.acquire(laplace, [task.x[pool]], 1, kind="linear", greedy=False, progress=False)
     return int(chosen[0])
 

@@ -1,13 +1,14 @@
 """Known and unknown images, with one set of hyperparameters: what MNIST/notMNIST and CIFAR-10/SVHN share.
 
-A piece is `network SEED` (training), `curvature SEED` (one fit, from which all structures are taken), a baseline with
-its seed, or `STRUCTURE PRIOR KIND TUNING SEED`, say `inf activation:16x30 mc validation 0`: the prior knows 16
-directions of each layer's inputs, and has a strength of 30 (1 if not said). The structure `last-layer` is `inf` of the
-last layer alone, `inf@uint8` is stored as bytes. Tuning is by
+A piece is `network 0` (training), `curvature 0` (one fit, from which all structures are taken), or a method (method.py)
+on one of the networks, say `inf activation:16x30 mc validation 0`: a prior whose strength is not said has a strength of
+1. The structure `last-layer` is `inf` of the last layer alone. Tuning is by
 
 validation   NLL of held-out training data (τ alone)
 evidence     Laplace's evidence (τ alone, no data)
-search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ
+search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ, by `Laplace.tune`
+
+The first two find τ from few trials (line_search.py says why not by `tune`).
 """
 
 import time
@@ -15,28 +16,34 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import infoform
 from infoform.baselines import SWAG, Baseline, Ensemble, MCDropout
-from infoform.experiments.base import Experiment, Settings
+from infoform.data.images import Images, spaced
+from infoform.experiments.base import Experiment, Settings, choosing_pieces
 from infoform.experiments.classification.charts import draw
 from infoform.experiments.classification.measures import complexity, measures, spectra
+from infoform.experiments.classification.methods import WEAK_SAMPLED
 from infoform.experiments.classification.page import body
 from infoform.experiments.classification.targets import Target
+from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Augment, Shuffled, Trained, Training, train
 from infoform.experiments.search.line_search import find_least_nll, find_minimum
-from infoform.metrics import ece, nll
+from infoform.metrics import nll
 from infoform.priors import Activation
 from infoform.records.study_result import Result
 
 Data = tuple[Tensor, Tensor]  # images, classes
-KEPT = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
+View = Callable[[Images], Tensor]  # pictures as a network takes them
+LAST_LAYER = "last-layer"  # the name of a method: `inf` of the last layer alone
+SEARCHED_PRECISIONS = (1.0, 1e5)  # of the paper's search: its grid is even in log τ
+MEASURED_BYTES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")  # structures
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,41 @@ class ClassificationSettings(Settings):
     swag_snapshots: int = 20
     swag_learning_rate: float = 0.01
     search_trials: int = 18
-    methods: tuple[str, ...] = ()  # for the first network
-    repeated: tuple[str, ...] = ()  # for the others
+    methods: tuple[str, ...] = choosing_pieces(())  # keys, for the first network
+    repeated: tuple[str, ...] = choosing_pieces(())  # for the others
+
+
+def quick_settings(baselines: Sequence[str]) -> ClassificationSettings:
+    """Return the sizes of a quick look: two networks, two posteriors and these baselines."""
+    return ClassificationSettings(
+        train=1_000,
+        validation=200,
+        curvature=200,
+        test=300,
+        unknown=200,
+        networks=2,
+        epochs=2,
+        samples=4,
+        tuning_samples=3,
+        swag_snapshots=4,
+        search_trials=3,
+        methods=(WEAK_SAMPLED, "kfac isotropic mc evidence", *baselines),
+        repeated=(WEAK_SAMPLED,),
+    )
+
+
+def full_settings(methods: tuple[str, ...], **sizes: Any) -> ClassificationSettings:
+    """Return settings with as many networks, samples and trials as the paper has, and all methods on every network."""
+    return ClassificationSettings(
+        test=10_000,
+        networks=15,
+        samples=100,
+        tuning_samples=30,
+        search_trials=300,
+        methods=methods,
+        repeated=methods,
+        **sizes,
+    )
 
 
 @dataclass(frozen=True)
@@ -77,15 +117,43 @@ class Parts:
     unknown: Tensor
     augment: Augment | None = None
 
+    @classmethod
+    def cut(
+        cls,
+        whole: Images,
+        test: Images,
+        unknown: Images,
+        settings: ClassificationSettings,
+        *,
+        test_view: View,
+        training_view: View | None = None,
+        augment: Augment | None = None,
+    ) -> "Parts":
+        """Cut the parts of a run out of a data set's training and test part, and of another data set.
+
+        Pictures are as `test_view` gives them, those of the training before they are augmented as `training_view` does.
+        """
+
+        def seen(images: Images, view: View = test_view) -> Data:
+            return view(images), images.labels
+
+        order = torch.randperm(len(unknown), generator=torch.Generator().manual_seed(settings.seed))
+        return cls(
+            train=seen(whole[: settings.train], training_view or test_view),
+            validation=seen(whole[len(whole) - settings.validation :]),
+            curvature=seen(whole[: settings.curvature]),
+            test=seen(test[spaced(len(test), settings.test)]),
+            unknown=test_view(unknown[order[: settings.unknown]]),
+            augment=augment,
+        )
+
 
 class Classification(Experiment[ClassificationSettings]):
     """A network trained on known classes, and everything that predicts with it."""
 
-    last_layer: ClassVar[str]
-    paper: ClassVar[Mapping[str, tuple[float, float]]]  # method -> ECE, entropy on unknown data
-    targets: ClassVar[Sequence[Target]]
-    packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn")
-    choices: ClassVar[tuple[str, ...]] = ("methods", "repeated")
+    last_layer: str  # its name in the network
+    paper: Mapping[str, tuple[float, float]]  # method -> published ECE, and entropy on unknown data
+    targets: Sequence[Target]
 
     @abstractmethod
     def network(self) -> nn.Module:
@@ -95,24 +163,21 @@ class Classification(Experiment[ClassificationSettings]):
     def parts(self, settings: ClassificationSettings) -> Parts:
         """Read the data."""
 
-    def pieces(self, settings: ClassificationSettings) -> Sequence[str]:
-        keys = []
-        for seed in range(settings.networks):
-            chosen = settings.methods if seed == 0 else settings.repeated
-            keys += [f"{work} {seed}" for work in ("network", "curvature", "plain", *chosen)]
-        return [*keys, "ensemble 0"]
-
-    def needs(self, key: str, settings: ClassificationSettings) -> Sequence[str]:
-        *work, seed = key.split()
-        if work == ["network"]:
-            return ()
-        if work == ["ensemble"]:
-            return [f"network {number}" for number in range(settings.networks)]
-        return [f"network {seed}"] if len(work) == 1 else [f"network {seed}", f"curvature {seed}"]
+    def pieces(self, settings: ClassificationSettings) -> Mapping[str, Sequence[str]]:
+        networks = [Method("network", network=number).key for number in range(settings.networks)]
+        needs: dict[str, Sequence[str]] = {}
+        for number, network in enumerate(networks):
+            curvature, plain = (Method(name, network=number).key for name in ("curvature", "plain"))
+            needs |= {network: (), curvature: (network,), plain: (network,)}
+            for key in settings.methods if number == 0 else settings.repeated:
+                method = Method.parse(key).on(number)
+                needs[method.key] = (network, curvature) if method.is_laplace else (network,)
+        return {**needs, Method("ensemble", network=0).key: networks}
 
     def run_piece(self, key: str, settings: ClassificationSettings, *, cache: Path) -> dict[str, Any]:
-        *work, last = key.split()
-        run = Run(self, settings, cache, int(last))
+        method = Method.parse(key)
+        assert method.network is not None
+        run = Run(self, settings, cache, method.network)
         table: dict[str, Callable[[], dict[str, Any]]] = {
             "network": run.network_piece,
             "curvature": run.curvature_piece,
@@ -121,7 +186,7 @@ class Classification(Experiment[ClassificationSettings]):
             "mc-dropout": run.dropout_piece,
             "swag": run.swag_piece,
         }
-        return table[work[0]]() if len(work) == 1 else run.laplace_piece(*work)
+        return run.laplace_piece(method) if method.is_laplace else table[method.name]()
 
     def page(self, result: Result) -> str:
         return body(self.name, result, paper=self.paper, targets=self.targets)
@@ -132,16 +197,16 @@ class Classification(Experiment[ClassificationSettings]):
 
 @dataclass(frozen=True)
 class Run:
-    """The work on one network of a run."""
+    """The work on one network of a run; what a piece uses several times is read once."""
 
     experiment: Classification
     settings: ClassificationSettings
     cache: Path
     seed: int
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
-        return _read_parts(self.experiment, self.settings)
+        return self.experiment.parts(self.settings)
 
     def trained(self, seed: int) -> Trained:
         """Return a network of this run, trained or read from the cache."""
@@ -175,7 +240,7 @@ class Run:
         laplace = self.laplace(fresh=True)
         seconds = time.perf_counter() - begun
         stored = {}
-        for structure in KEPT:
+        for structure in MEASURED_BYTES:
             for prior in ("isotropic", "activation"):
                 stored[f"{structure} {prior}"] = laplace.posterior(structure=structure, prior=prior).nbytes
         for storage in ("bfloat16", "uint8"):
@@ -190,7 +255,24 @@ class Run:
 
     def laplace(self, *, fresh: bool = False) -> infoform.Laplace:
         """Return the fit of this network, from the cache where it is there; it serves all structures."""
-        return _fitted(self, self.trained(self.seed).network, fresh=fresh)
+        s, network = self.settings, self.trained(self.seed).network
+        path = self.cache / f"{self.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{self.seed}.safetensors"
+        if path.exists() and not fresh:
+            return infoform.load(path, network)
+        laplace = infoform.Laplace(
+            network,
+            "classification",
+            structure=infoform.Inf(rank=s.rank),
+            fit_options=infoform.FitOptions(
+                statistics="all",
+                input_rank=s.prior_rank,
+                block_limit=1,  # no exact blocks
+            ),
+            seed=self.seed,
+        )
+        laplace.fit(batches(self.parts.curvature), progress=False)
+        laplace.save(path, curvature=True)
+        return laplace
 
     def baseline_piece(self, baseline: Baseline, samples: int | None = None) -> dict[str, Any]:
         begun = time.perf_counter()
@@ -230,16 +312,17 @@ class Run:
         found["seconds"]["fit"] = trained
         return found | {"swa": self.baseline_piece(Ensemble.of([swag.network], "classification"))}
 
-    def laplace_piece(self, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
-        laplace = self.last_layer() if structure == "last-layer" else self.laplace()
-        name, _, known = prior.partition(":")
-        rank, _, strength = known.partition("x")
-        form, _, storage = structure.partition("@")
-        options: dict[str, Any] = {"structure": "inf" if form == "last-layer" else form}
-        options["prior"] = Activation(strength=float(strength or 1)) if name == "activation" else name
-        options["prior_rank"] = int(rank) if rank else None
-        if storage:
-            options["storage"] = storage
+    def laplace_piece(self, method: Method) -> dict[str, Any]:
+        """Return the measures of a tuned posterior, what it was tuned to, and what it cost."""
+        laplace = self.last_layer() if method.name == LAST_LAYER else self.laplace()
+        kind, tuning = str(method.kind), method.tuning
+        stored = {} if method.storage is None else {"storage": method.storage}
+        options: dict[str, Any] = {
+            "structure": laplace.settings.resolve("inf" if method.name == LAST_LAYER else method.name, stored),
+            "prior": method.prior,
+        }
+        if method.prior == Activation.name:
+            options["prior"] = Activation(rank=method.prior_rank, strength=method.prior_strength or 1.0)
 
         def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:
             posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
@@ -249,30 +332,29 @@ class Run:
                     batches(data), kind=kind, samples=samples, posterior=posterior, progress=False
                 )
 
-        def score(measure: Callable[[Tensor, Tensor], float], tau: float, count: float) -> float:
+        def validation_nll(tau: float) -> float:
             prediction, targets = predict(self.parts.validation, tau, count, self._samples(kind, tuning=True))
             probs = prediction.probs
-            return measure(probs, targets) if bool(probs.isfinite().all()) else float("inf")
+            return nll(probs, targets) if bool(probs.isfinite().all()) else float("inf")
 
-        size = float(self.settings.train)
+        count = float(self.settings.train)
         begun = time.perf_counter()
         if tuning == "validation":
-            tau, tried = find_least_nll(lambda tau: score(nll, tau, size))
-            count = size
+            tau, tried = find_least_nll(validation_nll)
         elif tuning == "evidence":
-            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=size, **options))
-            count = size
+            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=count, **options))
         else:
-            count, tau, tried = self._search(lambda tau, count: score(ece, tau, count))
+            count, tau, tried = self._search(laplace, kind, options)
         tuned = time.perf_counter()
         known, targets = predict(self.parts.test, tau, count, self._samples(kind))
         unknown, _ = predict(self.parts.unknown, tau, count, self._samples(kind))
         seconds = {"tune": tuned - begun, "predict": time.perf_counter() - tuned}
-        stored = laplace.posterior(**options).nbytes
-        facts = {"prior_precision": tau, "num_data": count, "tried": tried, "seconds": seconds, "bytes": stored}
+        size = laplace.posterior(**options).nbytes
+        facts = {"prior_precision": tau, "num_data": count, "tried": tried, "seconds": seconds, "bytes": size}
         return {**measures(known, targets, unknown), **facts}
 
     def last_layer(self) -> infoform.Laplace:
+        """Return a fit of the network's last layer alone."""
         laplace = infoform.Laplace(
             self.trained(self.seed).network,
             "classification",
@@ -287,48 +369,29 @@ class Run:
             return 100
         return self.settings.tuning_samples if tuning else self.settings.samples
 
-    def _search(self, score: Callable[[float, float], float]) -> tuple[float, float, list[list[float]]]:
-        """Return the best N and τ of a grid, and all that was tried: [N, τ, score]."""
+    def _search(
+        self, laplace: infoform.Laplace, kind: str, options: Mapping[str, Any]
+    ) -> tuple[float, float, list[list[float]]]:
+        """Return the best N and τ of the paper's grid, and all that was tried: [N, τ, ECE]."""
         size = float(self.settings.train)
-        exponents = torch.linspace(0, 5, max(1, self.settings.search_trials // 3)).tolist()
-        pairs = [(count, 10.0**exponent) for count in (1.0, size, 2 * size) for exponent in exponents]
-        tried = [[count, tau, min(score(tau, count), 1e6)] for count, tau in pairs]
+        tried: list[list[float]] = []
+        for count in (1.0, size, 2 * size):
+            with warnings.catch_warnings():  # the best of one N may well be at an end: the range is the paper's
+                warnings.filterwarnings("ignore", message="the best prior_precision")
+                laplace.tune(
+                    batches(self.parts.validation),
+                    **options,
+                    objective="ece",
+                    trials=max(1, self.settings.search_trials // 3),
+                    num_data=(count, count),
+                    prior_precision=SEARCHED_PRECISIONS,
+                    kind=kind,
+                    samples=self._samples(kind, tuning=True),
+                    progress=False,
+                )
+            tried += [[one.num_data, one.prior_precision, min(one.scores["ece"], 1e6)] for one in laplace.trials]
         count, tau, _ = min(tried, key=lambda one: one[2])
         return count, tau, tried
-
-
-@lru_cache(maxsize=1)
-def _read_parts(experiment: Classification, settings: ClassificationSettings) -> Parts:
-    return experiment.parts(settings)
-
-
-_LAST: dict[Path, infoform.Laplace] = {}  # the last fit: read once for the many pieces of a network
-
-
-def _fitted(run: Run, network: nn.Module, *, fresh: bool) -> infoform.Laplace:
-    s = run.settings
-    path = run.cache / f"{run.experiment.name}-{s.train}x{s.epochs}-{s.curvature}-{run.seed}.safetensors"
-    if path in _LAST and not fresh:
-        return _LAST[path]
-    if path.exists() and not fresh:
-        laplace = infoform.load(path, network)
-    else:
-        laplace = infoform.Laplace(
-            network,
-            "classification",
-            structure=infoform.Inf(rank=s.rank),
-            fit_options=infoform.FitOptions(
-                statistics="all",
-                input_rank=s.prior_rank,
-                block_limit=1,  # no exact blocks
-            ),
-            seed=run.seed,
-        )
-        laplace.fit(batches(run.parts.curvature), progress=False)
-        laplace.save(path, curvature=True)
-    _LAST.clear()
-    _LAST[path] = laplace
-    return laplace
 
 
 def batches(data: Data | Tensor, size: int = 100) -> list[Any]:

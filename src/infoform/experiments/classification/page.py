@@ -6,7 +6,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from infoform.experiments.classification.targets import DEFAULT, SAMPLED, WIDE, Target
+from infoform.experiments.classification.methods import DEFAULT, KFAC, PAPERS_INF, SAMPLED, WIDE
+from infoform.experiments.classification.published import SEARCHED_PAIRS as PAPER_PAIRS
+from infoform.experiments.classification.targets import Target
+from infoform.experiments.method import Method
 from infoform.pages.markdown import table
 from infoform.pages.numbers import count_of, mean_std
 from infoform.pages.template import PageTemplate
@@ -30,11 +33,10 @@ SHORT = (  # methods that a reader looks for first
     "plain",
     DEFAULT,
     SAMPLED,
-    "kfac isotropic mc validation",
-    "inf-paper isotropic mc validation",
+    KFAC,
+    PAPERS_INF,
     "ensemble",
 )
-PAPER_PAIRS = 300  # (N, τ) of the paper's search
 NAMES = {"mc-dropout": "MC dropout", "plain": "plain network", "swa": "SWA", "swag": "SWAG"}
 
 
@@ -66,7 +68,7 @@ def collect(result: Result) -> dict[str, list[Row]]:
     """Return the measures of every method, a row for each network."""
     rows: dict[str, list[Row]] = {}
     for key, piece in result.pieces.items():
-        method, _, _ = key.rpartition(" ")
+        method = Method.parse(key).of_any_network.key
         if "accuracy" in piece:
             rows.setdefault(method, []).append(piece)
         if "swa" in piece:
@@ -76,18 +78,18 @@ def collect(result: Result) -> dict[str, list[Row]]:
 
 def title(method: str) -> str:
     """Return how a table calls a method."""
-    words = method.split()
-    if len(words) == 1:
-        return NAMES.get(method, method)
-    structure, prior, kind, _ = words
-    shown, _, known = prior.partition(":")
-    about = f" ({known.replace('x', ' × ')})" if known else ""
-    return f"`{structure}`, {shown}{about}, `{kind}`"
+    known = Method.parse(method)
+    if not known.is_laplace:
+        return NAMES.get(known.name, known.name)
+    structure = known.name if known.storage is None else f"{known.name}@{known.storage}"
+    strength = "" if known.prior_strength is None else f" × {known.prior_strength:g}"
+    about = "" if known.prior_rank is None else f" ({known.prior_rank}{strength})"
+    return f"`{structure}`, {known.prior}{about}, `{known.kind}`"
 
 
 def tuning_of(method: str) -> str | None:
     """Return how the τ of a method was chosen; None for a baseline, which has none."""
-    return method.split()[3] if " " in method else None
+    return Method.parse(method).tuning
 
 
 def _answer(rows: Mapping[str, list[Row]]) -> Values:

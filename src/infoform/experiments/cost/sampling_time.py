@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,9 @@ from infoform.data import imagenet
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import sampling_time_page as time_page
 from infoform.experiments.cost.space import PAPER_FORM, with_rank
-from infoform.experiments.networks.architectures import ARCHITECTURES, build, calibrate_norms
-from infoform.posteriors import EfbPosterior, KfacPosterior, LayerPosterior
+from infoform.experiments.cost.stand_ins import stand_in
+from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
 from infoform.posteriors.network_posterior import Posterior
-from infoform.priors import LayerPrior
 from infoform.records.study_result import Result
 
 FITS: dict[str, dict[str, Any]] = {  # label -> options of Laplace
@@ -54,10 +53,9 @@ class TimeSettings(Settings):
 class Time(Experiment[TimeSettings]):
     """A piece is the samples or the fits of a network, or its fit by EFB."""
 
-    name: ClassVar[str] = "time"
-    summary: ClassVar[str] = "Time of a weight sample and of the information matrix for five ImageNet networks."
-    reproduces: ClassVar[str] = "the two tables of wall-clock times on ImageNet networks (supplement)"
-    packages: ClassVar[tuple[str, ...]] = ("pytorchcv", "pillow")
+    name = "time"
+    summary = "Time of a weight sample and of the information matrix for five ImageNet networks."
+    reproduces = "the two tables of wall-clock times on ImageNet networks (supplement)"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> TimeSettings:
         if quick:
@@ -70,9 +68,8 @@ class Time(Experiment[TimeSettings]):
 
     def run_piece(self, key: str, settings: TimeSettings, *, cache: Path) -> dict[str, Any]:
         network, work = key.split()
-        model = build(network, seed=settings.seed)
         x = imagenet.load(0, classes=settings.images, size=settings.size).scaled(imagenet.MEAN, imagenet.STD)
-        calibrate_norms(model, x)
+        model = build_for(network, x, seed=settings.seed)
         batches = list(x.split(settings.batch))
         with one_thread():
             if work == "samples":
@@ -90,11 +87,10 @@ def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings
     structure = infoform.Inf(rank=settings.rank)
     laplace = infoform.Laplace(model, "classification", structure=structure, prior="activation", seed=settings.seed)
     laplace.fit(batches, progress=False)
-    kfac, efb = stand_ins(laplace)
     posteriors = {
         "diag": laplace.posterior(structure="diag", prior="isotropic"),
-        "kfac": kfac,
-        "efb": efb,
+        "kfac": stand_in(model, "kfac"),
+        "efb": stand_in(model, "efb-paper"),
         "inf-paper": laplace.posterior(structure="inf", prior="isotropic", **PAPER_FORM),
         "inf": laplace.posterior(structure="inf", prior="isotropic"),
         "inf, activation prior": laplace.posterior(),
@@ -105,20 +101,6 @@ def samplers(model: nn.Module, batches: Sequence[Tensor], settings: TimeSettings
         return lambda: posterior.sample(1, generator=generator)
 
     return {name: draws(posterior) for name, posterior in posteriors.items()}
-
-
-def stand_ins(laplace: infoform.Laplace) -> tuple[Posterior, Posterior]:
-    """Return KFAC and EFB with random matrices in place of factors and of eigenvectors, and of eigenvalues."""
-    generator = torch.Generator().manual_seed(0)
-    kfac: dict[str, LayerPosterior] = {}
-    efb: dict[str, LayerPosterior] = {}
-    for name, layer in laplace.layers.items():
-        outputs, inputs = layer.shape
-        u_a, u_g = (torch.rand(size, size, generator=generator) / size for size in (inputs, outputs))
-        a, g = (torch.eye(len(one)) + (one + one.T) / 2 for one in (u_a, u_g))
-        kfac[name] = KfacPosterior(LayerPrior(1.0), 1.0, a, g, "factored")
-        efb[name] = EfbPosterior(LayerPrior(1.0), 1.0, u_a, u_g, torch.rand(outputs, inputs, generator=generator))
-    return Posterior(kfac), Posterior(efb)
 
 
 def fits(

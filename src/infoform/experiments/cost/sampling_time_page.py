@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
+from infoform.experiments.cost.published import FITS as PAPER_FITS
+from infoform.experiments.cost.published import SAMPLES as PAPER_SAMPLES
 from infoform.experiments.networks.architectures import ARCHITECTURES
 from infoform.pages.markdown import bullets, table
 from infoform.pages.numbers import mean_std, span
@@ -12,22 +14,6 @@ from infoform.records.study_result import Result
 
 TEMPLATE = PageTemplate.beside(__file__)
 Seconds = Mapping[str, Sequence[float]]
-STRUCTURES = ("diag", "kfac", "efb", "inf")  # of the paper
-# Lee et al. 2020, supplement: milliseconds of a sample, and minutes of the information matrix, in that order
-PAPER_SAMPLES: dict[str, tuple[float, float, float, float]] = {
-    "resnet18": (1.24, 8.23, 9.28, 4.74),
-    "resnet50": (1.94, 15.47, 16.89, 12.0),
-    "resnet152": (5.4, 32.08, 35.55, 32.62),
-    "densenet121": (4.41, 8.92, 10.22, 25.03),
-    "densenet161": (5.86, 16.48, 18.84, 35.95),
-}
-PAPER_FITS: dict[str, tuple[float, float, float, float]] = {
-    "resnet18": (30, 120, 165, 165),
-    "resnet50": (82, 210, 300, 300),
-    "resnet152": (180, 510, 720, 720),
-    "densenet121": (100, 360, 465, 465),
-    "densenet161": (180, 870, 1060, 1060),
-}
 
 
 def page(result: Result) -> str:

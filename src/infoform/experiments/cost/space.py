@@ -1,6 +1,6 @@
 """What posteriors of large networks take: numbers and bytes, beside the paper's table; Lee et al. 2020, section 5.
 
-KFAC and EFB store tensors whose shapes are those of the layers; these are counted on tensors without memory (`shaped`).
+KFAC and EFB store tensors whose shapes are those of the layers; these are counted without a fit (stand_ins.py).
 What INF stores depends on which eigenvectors its pairs use, so that it is fitted, on few small photographs, and counted
 from its posterior, with Diag from the same fit. The paper's form of INF (grid support, additive correction) is taken in
 our basis by default: its own needs an eigendecomposition of every layer's input factor, which takes hours for all five
@@ -13,20 +13,18 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 import infoform
 from infoform.data import imagenet
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import space_page
-from infoform.experiments.networks.architectures import ARCHITECTURES, build, calibrate_norms
+from infoform.experiments.cost.stand_ins import stand_in
+from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
 from infoform.options import Settings as Options
-from infoform.posteriors import EfbPosterior, KfacPosterior, LayerPosterior
 from infoform.posteriors.network_posterior import Posterior
-from infoform.priors import LayerPrior
 from infoform.records.study_result import Result
 
 PAPER_FORM: dict[str, Any] = {"support": "grid", "correction": "additive", "core": "diagonal"}
@@ -47,10 +45,9 @@ class SpaceSettings(Settings):
 class Space(Experiment[SpaceSettings]):
     """A piece is a network."""
 
-    name: ClassVar[str] = "space"
-    summary: ClassVar[str] = "Numbers and bytes of posteriors over the weights of five ImageNet networks."
-    reproduces: ClassVar[str] = "the table of space complexity on ImageNet networks"
-    packages: ClassVar[tuple[str, ...]] = ("pytorchcv", "pillow")
+    name = "space"
+    summary = "Numbers and bytes of posteriors over the weights of five ImageNet networks."
+    reproduces = "the table of space complexity on ImageNet networks"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> SpaceSettings:
         if quick:
@@ -63,10 +60,8 @@ class Space(Experiment[SpaceSettings]):
         return settings.networks
 
     def run_piece(self, key: str, settings: SpaceSettings, *, cache: Path) -> dict[str, Any]:
-        model = build(key, seed=settings.seed)
-        pixels = imagenet.load(0, classes=settings.images, size=settings.size)
-        x = pixels.scaled(imagenet.MEAN, imagenet.STD)
-        calibrate_norms(model, x)
+        x = imagenet.load(0, classes=settings.images, size=settings.size).scaled(imagenet.MEAN, imagenet.STD)
+        model = build_for(key, x, seed=settings.seed)
         return {
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "layers": len(infoform.Laplace(model, "classification").layers),
@@ -96,8 +91,8 @@ def stored(model: nn.Module, batches: Sequence[Tensor], settings: SpaceSettings)
     fitted = _fit(model, batches, settings, "inf", "activation")
     found = {
         "diag": of_laplace(fitted, structure="diag", prior="isotropic"),
-        "kfac": counted(shaped(model, "kfac")),
-        "efb-paper": counted(shaped(model, "efb-paper")),
+        "kfac": counted(stand_in(model, "kfac", device="meta")),
+        "efb-paper": counted(stand_in(model, "efb-paper", device="meta")),
         "inf-paper": of_laplace(fitted, structure="inf", prior="isotropic", **PAPER_FORM),
         "inf": of_laplace(fitted, structure="inf", prior="isotropic"),
         "inf, activation prior": {
@@ -127,20 +122,6 @@ def counted(posterior: Posterior) -> dict[str, int]:
     return {"values": own + priors, "bytes": posterior.nbytes}
 
 
-def shaped(model: nn.Module, structure: str) -> Posterior:
-    """Return a KFAC or EFB posterior whose tensors have shapes and no memory, to count what it would store."""
-    layers: dict[str, LayerPosterior] = {}
-    for name, layer in infoform.Laplace(model, "classification").layers.items():
-        outputs, inputs = layer.shape
-        prior = LayerPrior(1.0)
-        square, rows = _meta(inputs, inputs), _meta(outputs, outputs)
-        if structure == "kfac":
-            layers[name] = KfacPosterior(prior, 1.0, square, rows, "factored")
-        else:
-            layers[name] = EfbPosterior(prior, 1.0, square, rows, _meta(outputs, inputs))
-    return Posterior(layers)
-
-
 def file_bytes(laplace: infoform.Laplace) -> int:
     """Return the size of the file that `save` writes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -166,10 +147,6 @@ def _fit(
         seed=settings.seed,
     )
     return laplace.fit(batches, progress=False)
-
-
-def _meta(*shape: int) -> Tensor:
-    return torch.empty(shape, device="meta")
 
 
 EXPERIMENT = Space()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from infoform.experiments.cost.published import SPACE as PAPER
 from infoform.experiments.networks.architectures import ARCHITECTURES
 from infoform.pages.markdown import bullets, table
 from infoform.pages.numbers import span
@@ -9,14 +10,6 @@ from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
 TEMPLATE = PageTemplate.beside(__file__)
-# Lee et al. 2020, table of space complexity: values of Diag, KFAC, EFB, INF (rank 100); its MB are of 2^20 bytes
-PAPER: dict[str, tuple[int, int, int, int]] = {
-    "resnet18": (11_679_912, 95_013_546, 106_693_458, 12_317_373),
-    "resnet50": (25_503_912, 153_851_562, 179_355_474, 27_614_896),
-    "resnet152": (60_041_384, 389_519_018, 449_560_402, 65_558_402),
-    "densenet121": (7_895_208, 103_094_954, 110_990_162, 9_711_081),
-    "densenet161": (28_461_064, 379_105_514, 407_566_578, 32_329_191),
-}
 ORDER = ("diag", "kfac", "efb-paper", "inf-paper")  # as in the paper's columns
 OURS = ("inf", "inf, activation prior")
 MEGABYTE = 2**20  # as the paper counts

@@ -9,7 +9,7 @@ have their trained weights; both see the same photographs.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.cost import spectra_page
 from infoform.experiments.cost.spectra_page import RANKS
 from infoform.experiments.imagenet.networks import NETWORKS
-from infoform.experiments.networks.architectures import ARCHITECTURES, build, calibrate_norms
+from infoform.experiments.networks.architectures import ARCHITECTURES, build_for
 from infoform.records.study_result import Result
 
 DECADES = 10  # of eigenvalues, over that of the mean, which a histogram shows below and above
@@ -42,10 +42,9 @@ class SpectraSettings(Settings):
 class Spectra(Experiment[SpectraSettings]):
     """A piece is a network."""
 
-    name: ClassVar[str] = "spectra"
-    summary: ClassVar[str] = "Eigenvalues of the information matrices of eight ImageNet networks."
-    reproduces: ClassVar[str] = "the figure of eigenvalue histograms (supplement)"
-    packages: ClassVar[tuple[str, ...]] = ("pytorchcv", "pillow", "matplotlib")
+    name = "spectra"
+    summary = "Eigenvalues of the information matrices of eight ImageNet networks."
+    reproduces = "the figure of eigenvalue histograms (supplement)"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> SpectraSettings:
         if quick:
@@ -76,9 +75,7 @@ def network_and_data(key: str, settings: SpectraSettings) -> tuple[nn.Module, li
     *trained, name = key.split()
     if not trained:
         x = imagenet.load(0, classes=settings.images, size=settings.size).scaled(imagenet.MEAN, imagenet.STD)
-        model = build(name, seed=settings.seed)
-        calibrate_norms(model, x)
-        return model, list(x.split(4))
+        return build_for(name, x, seed=settings.seed), list(x.split(4))
     count = settings.trained_images[list(NETWORKS).index(name)]
     about = NETWORKS[name]
     return about.load(), list(about.scaled(imagenet.load(0, classes=count, size=settings.trained_size).pixels).split(4))
@@ -86,8 +83,8 @@ def network_and_data(key: str, settings: SpectraSettings) -> tuple[nn.Module, li
 
 def layer_spectrum(curvature: Curvature) -> dict[str, Any]:
     """Return a layer's energy, and the share of it that its K largest eigenvalues hold, for K of RANKS."""
-    values, left_out = eigenvalues(curvature)
-    energy = float(values.sum()) + left_out
+    eigen = curvature.bases["gradient"]
+    values, energy = eigen.eigenvalues.double().flatten(), eigen.total_energy
     summed = values.sort(descending=True).values.cumsum(0)
     kept = [float(summed[min(rank, len(summed)) - 1]) / energy if energy > 0 else 1.0 for rank in RANKS]
     return {"weights": curvature.shape[0] * curvature.shape[1], "known": len(values), "energy": energy, "kept": kept}
@@ -95,10 +92,11 @@ def layer_spectrum(curvature: Curvature) -> dict[str, Any]:
 
 def histogram(curvature: Mapping[str, Curvature]) -> dict[str, Any]:
     """Return counts of log10(Λ / mean of the network's Λ), all layers together; beyond the ends is in the end bins."""
-    every = [eigenvalues(one) for one in curvature.values()]
+    every = [one.bases["gradient"] for one in curvature.values()]
     weights = sum(one.shape[0] * one.shape[1] for one in curvature.values())
-    energy = sum(float(values.sum()) + left_out for values, left_out in every)
-    logs = (torch.cat([values for values, _ in every]) * (weights / energy)).clamp_min(1e-300).log10()
+    energy = sum(one.total_energy for one in every)
+    values = torch.cat([one.eigenvalues.double().flatten() for one in every])
+    logs = (values * (weights / energy)).clamp_min(1e-300).log10()
     bins = 2 * DECADES * BINS_PER_DECADE
     clamped = logs.clamp(-DECADES, DECADES)
     counted = torch.histogram(clamped, bins, range=(-float(DECADES), float(DECADES)))
@@ -108,15 +106,8 @@ def histogram(curvature: Mapping[str, Curvature]) -> dict[str, Any]:
         "count": [int(count) for count in counted.hist.tolist()],
         "weights": weights,
         "unknown": weights - len(logs),
-        "unknown_energy": sum(left_out for _, left_out in every) / energy,
+        "unknown_energy": sum(one.total_energy - float(one.eigenvalues.double().sum()) for one in every) / energy,
     }
-
-
-def eigenvalues(curvature: Curvature) -> tuple[Tensor, float]:  # (known,), float64
-    """Return the known eigenvalues, and the sum of all others."""
-    eigen = curvature.bases["gradient"]
-    left_out = 0.0 if eigen.residual is None else float(eigen.residual.double().sum())
-    return eigen.eigenvalues.double().flatten(), left_out
 
 
 EXPERIMENT = Spectra()

@@ -2,44 +2,47 @@
 
 Of two validation photographs a class one is for fitting and tuning, the other for testing. Of the first ones every
 fifth is held out of the fit: on these τ, N and the temperature are chosen; test photographs and paintings choose
-nothing. A piece is `fit`, `plain`, `temperature`, `swag` or `STRUCTURE PRIOR KIND TUNING`, where tuning is by
+nothing. A piece is `fit` or a method (method.py): `plain`, `temperature`, `swag`, or a Laplace posterior, tuned by
 
 search       the paper's: random pairs (N, τ), here by NLL and with rounds (halving.py)
 validation   τ alone, by NLL, with N the number of images that the network was trained on
 evidence     τ alone, by Laplace's evidence, with the same N and no held-out data
+
+Every network is an `ImageNet` with its own sizes, in a file of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from infoform.experiments.base import Experiment
 from infoform.experiments.imagenet import charts as imagenet_charts
 from infoform.experiments.imagenet import page as imagenet_page
-from infoform.experiments.imagenet.run import OTHERS, ImageNetSettings, Run
+from infoform.experiments.imagenet.run import UNSEARCHED, ImageNetSettings, Run
+from infoform.experiments.method import Method
 from infoform.records.study_result import Result
 
 
+@dataclass(frozen=True)
 class ImageNet(Experiment[ImageNetSettings]):
-    """A network with its trained weights; other files have other networks."""
+    """A network with its trained weights, and the sizes of a run that suit its cost on one core."""
 
-    name: ClassVar[str] = "imagenet"
-    network: ClassVar[str] = "mobilenet"
-    summary: ClassVar[str] = "MobileNetV1-0.25, trained on ImageNet, and asked about photographs and about paintings."
-    reproduces: ClassVar[str] = "the figures of calibration and out-of-domain data on ImageNet, on another network"
-    packages: ClassVar[tuple[str, ...]] = ("torchmetrics", "scikit-learn", "pillow")
-    choices: ClassVar[tuple[str, ...]] = ("methods",)
+    name: str = "imagenet"
+    summary: str = "MobileNetV1-0.25, trained on ImageNet, and asked about photographs and about paintings."
+    reproduces: str = "the figures of calibration and out-of-domain data on ImageNet, on another network"
+    sizes: ImageNetSettings = field(default_factory=ImageNetSettings)
 
     def settings(self, *, quick: bool = False, full: bool = False) -> ImageNetSettings:
         if quick:
             return ImageNetSettings(
-                network=self.network,
+                network=self.sizes.network,
                 images=50,
                 test=50,
                 unknown=25,
                 samples=3,
                 linear_samples=2,
-                methods=("diag isotropic mc search", *OTHERS, "swag"),
+                methods=("diag isotropic mc search", *UNSEARCHED, "swag"),
                 rounds=((6, 5, 1), (2, 10, 2)),
                 tuning_images=10,
                 tuning_samples=2,
@@ -47,34 +50,27 @@ class ImageNet(Experiment[ImageNetSettings]):
             )
         if full:
             return ImageNetSettings(
-                network=self.network,
+                network=self.sizes.network,
                 linear_samples=30,
                 rounds=((100, 200, 30),),
                 tuning_images=200,
                 tuning_samples=30,
             )
-        return self.default()
+        return self.sizes
 
-    def default(self) -> ImageNetSettings:
-        """Return sizes that suit the network's cost on one core."""
-        return ImageNetSettings(network=self.network)
-
-    def pieces(self, settings: ImageNetSettings) -> Sequence[str]:
-        return ["fit", "plain", "temperature", *settings.methods]
-
-    def needs(self, key: str, settings: ImageNetSettings) -> Sequence[str]:
-        return ["fit"] if len(key.split()) > 1 else ()
+    def pieces(self, settings: ImageNetSettings) -> Mapping[str, Sequence[str]]:
+        keys = ("fit", "plain", "temperature", *settings.methods)
+        return {key: ("fit",) if Method.parse(key).is_laplace else () for key in keys}
 
     def run_piece(self, key: str, settings: ImageNetSettings, *, cache: Path) -> dict[str, Any]:
-        work = key.split()
-        run = Run(settings, cache)
+        method, run = Method.parse(key), Run(settings, cache)
         table: dict[str, Callable[[], dict[str, Any]]] = {
             "fit": run.fit_piece,
             "plain": run.plain_piece,
             "temperature": run.temperature_piece,
             "swag": run.swag_piece,
         }
-        return table[work[0]]() if len(work) == 1 else run.laplace_piece(*work)
+        return run.laplace_piece(method) if method.is_laplace else table[method.name]()
 
     def page(self, result: Result) -> str:
         return imagenet_page.page(self.name, result)

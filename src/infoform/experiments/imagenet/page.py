@@ -7,6 +7,7 @@ from typing import Any
 from infoform.data.photographs import SHORT_SIDE
 from infoform.experiments.classification.page import COLUMNS, NAMES, title, tuning_of
 from infoform.experiments.imagenet.networks import NETWORKS
+from infoform.experiments.method import Method
 from infoform.pages.markdown import table
 from infoform.pages.numbers import count_of
 from infoform.pages.template import PageTemplate
@@ -137,8 +138,8 @@ def _bytes(result: Result) -> str:
     return table(["", "stored, MB"], rows)
 
 
-def _kind(method: str) -> str:
-    return method.split()[2]
+def _kind(method: str) -> str | None:
+    return Method.parse(method).kind
 
 
 def _title(method: str) -> str:

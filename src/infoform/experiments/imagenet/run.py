@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from torch import Tensor, nn
 import infoform
 from infoform.baselines import SWAG
 from infoform.data import imagenet, paintings
-from infoform.experiments.base import Settings
+from infoform.data.images import spaced
+from infoform.experiments.base import Settings, choosing_pieces
 from infoform.experiments.classification.measures import measures
 from infoform.experiments.imagenet.networks import NETWORKS
 from infoform.experiments.imagenet.sampling import plain_outputs, sampled_outputs
+from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Shuffled
 from infoform.experiments.search.halving import Round, halve, random_pairs
 from infoform.experiments.search.line_search import find_least_nll, find_minimum
@@ -25,15 +27,15 @@ from infoform.metrics import nll
 from infoform.prediction import Prediction
 from infoform.priors import get_prior
 
-STRUCTURES = (
-    "inf activation mc",
-    "diag isotropic mc",
-    "kfac isotropic mc",
-    "inf-paper isotropic mc",
-    "inf isotropic mc",
-    "efb-paper isotropic mc",
+SEARCHED = (
+    "inf activation mc search",
+    "diag isotropic mc search",
+    "kfac isotropic mc search",
+    "inf-paper isotropic mc search",
+    "inf isotropic mc search",
+    "efb-paper isotropic mc search",
 )
-OTHERS = (
+UNSEARCHED = (
     "inf activation mc validation",
     "inf activation linear-mc validation",
     "inf activation mc evidence",
@@ -52,7 +54,7 @@ class ImageNetSettings(Settings):
     unknown: int = 500  # paintings
     samples: int = 30  # networks of a prediction by `mc`
     linear_samples: int = 5  # by `linear-mc`, each of which costs three times as much
-    methods: tuple[str, ...] = (*(f"{one} search" for one in STRUCTURES), *OTHERS, "swag")
+    methods: tuple[str, ...] = choosing_pieces((*SEARCHED, *UNSEARCHED, "swag"))  # keys
     statistics: str = "all"  # "needed": those of `inf` and `diag` alone
     rounds: tuple[tuple[int, int, int], ...] = ((100, 20, 1), (20, 50, 2), (5, 200, 5))  # pairs, images, samples
     tuning_images: int = 100  # for τ alone
@@ -80,27 +82,37 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Run:
-    """The work on one network of a run."""
+    """The work on one network of a run; what a piece uses several times is read once."""
 
     settings: ImageNetSettings
     cache: Path
 
-    @property
+    @cached_property
     def model(self) -> nn.Module:
-        return _load_network(self.settings.network)
+        network = NETWORKS[self.settings.network].load()
+        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
-    @property
+    @cached_property
     def pictures(self) -> Pictures:
-        return _read_pictures(self.settings)
+        about, size = NETWORKS[self.settings.network], self.settings.size
+        first = imagenet.load(0, classes=self.settings.images, size=size)
+        second = imagenet.load(1, classes=self.settings.test, size=size)
+        x, held = about.scaled(first.pixels), torch.arange(len(first)) % HELD_OUT == HELD_OUT - 1
+        return Pictures(
+            (x[~held], first.labels[~held]),
+            (x[held], first.labels[held]),
+            (about.scaled(second.pixels), second.labels),
+            about.scaled(paintings.load(count=self.settings.unknown, size=size)),
+        )
 
     def fit_piece(self) -> dict[str, Any]:
         """Fit anew, and tell what the network and its posteriors are."""
         begun = time.process_time()
         laplace = self.laplace(fresh=True)
         seconds = time.process_time() - begun
-        structures = dict.fromkeys(tuple(m.split()[:2]) for m in self.settings.methods if len(m.split()) > 1)
-        stored = {f"{s} {p}": laplace.posterior(structure=s, prior=p).nbytes for s, p in structures}
-        clipped = self._clipped(laplace) if any(s == "inf-paper" for s, _ in structures) else None
+        methods = [method for method in map(Method.parse, self.settings.methods) if method.is_laplace]
+        stored = {f"{m.name} {m.prior}": laplace.posterior(structure=m.name, prior=m.prior).nbytes for m in methods}
+        clipped = self._clipped(laplace) if any(method.name == "inf-paper" for method in methods) else None
         held_x, held_y = self.pictures.held_out
         right = (plain_outputs(self.model, held_x).argmax(1) == held_y).double().mean()
         return {
@@ -116,7 +128,23 @@ class Run:
 
     def laplace(self, *, fresh: bool = False) -> infoform.Laplace:
         """Return the fit of this network, from the cache where it is there; it serves all structures."""
-        return _fitted(self, fresh=fresh)
+        s = self.settings
+        path = self.cache / f"imagenet-{s.network}-{s.images}x{s.size}-{s.statistics}.safetensors"
+        if path.exists() and not fresh:
+            return infoform.load(path, self.model)
+        laplace = infoform.Laplace(
+            self.model,
+            "classification",
+            structure=infoform.Inf(rank=s.rank),
+            prior=infoform.Activation(rank=s.prior_rank),
+            fit_options=infoform.FitOptions(statistics=s.statistics, block_limit=1),  # no exact blocks
+            seed=s.seed,
+        )
+        x, y = self.pictures.fit
+        laplace.fit(list(zip(x.split(8), y.split(8), strict=True)), progress=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        laplace.save(path, curvature=True)
+        return laplace
 
     def plain_piece(self) -> dict[str, Any]:
         """Return the measures of the network, and under "autocast" those in the precision of sampled ones."""
@@ -126,6 +154,7 @@ class Run:
         return found
 
     def temperature_piece(self) -> dict[str, Any]:
+        """Return the measures of the network with scaled logits, and the temperature."""
         x, y = self.pictures.held_out
         temperature = find_temperature(plain_outputs(self.model, x), y)
         return {**self._single(temperature), "temperature": temperature}
@@ -155,12 +184,13 @@ class Run:
         ]
         return {**measures(known, classes, unknown), "swa": measures(mean[0], classes, mean[1])}
 
-    def laplace_piece(self, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
+    def laplace_piece(self, method: Method) -> dict[str, Any]:
+        """Return the measures of a tuned posterior, what it was tuned to, and what it cost."""
         s, laplace = self.settings, self.laplace()
         held_x, held_y = self.pictures.held_out
-        linear = kind == "linear-mc"
-        options: dict[str, Any] = {"structure": structure}
-        options["prior"] = get_prior(prior).tuned(by_evidence=tuning == "evidence")
+        linear, tuning = method.kind == "linear-mc", method.tuning
+        prior = get_prior(str(method.prior)).tuned(by_evidence=tuning == "evidence")
+        options: dict[str, Any] = {"structure": method.name, "prior": prior}
 
         def outputs(x: Tensor, count: float, tau: float, samples: int) -> Tensor:
             posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
@@ -213,56 +243,3 @@ class Run:
         layers = laplace.posterior(structure="inf-paper", prior="isotropic").layers.values()
         cut = sum(int(layer.settings()["clipped"]) for layer in layers)
         return cut / sum(layer.shape[0] * layer.shape[1] for layer in layers)
-
-
-def spaced(available: int, wanted: int) -> Tensor:  # -> (min(wanted, available),)
-    """Return rows evenly spaced over all."""
-    wanted = min(wanted, available)
-    return torch.arange(wanted) * available // wanted
-
-
-@lru_cache(maxsize=1)
-def _load_network(name: str) -> nn.Module:
-    return NETWORKS[name].load().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
-
-
-@lru_cache(maxsize=1)
-def _read_pictures(settings: ImageNetSettings) -> Pictures:
-    about, size = NETWORKS[settings.network], settings.size
-    first = imagenet.load(0, classes=settings.images, size=size)
-    second = imagenet.load(1, classes=settings.test, size=size)
-    x, held = about.scaled(first.pixels), torch.arange(len(first)) % HELD_OUT == HELD_OUT - 1
-    return Pictures(
-        (x[~held], first.labels[~held]),
-        (x[held], first.labels[held]),
-        (about.scaled(second.pixels), second.labels),
-        about.scaled(paintings.load(count=settings.unknown, size=size)),
-    )
-
-
-_LAST: dict[Path, infoform.Laplace] = {}  # the last fit: read once for the many pieces of a network
-
-
-def _fitted(run: Run, *, fresh: bool) -> infoform.Laplace:
-    s = run.settings
-    path = run.cache / f"imagenet-{s.network}-{s.images}x{s.size}-{s.statistics}.safetensors"
-    if path in _LAST and not fresh:
-        return _LAST[path]
-    if path.exists() and not fresh:
-        laplace = infoform.load(path, run.model)
-    else:
-        laplace = infoform.Laplace(
-            run.model,
-            "classification",
-            structure=infoform.Inf(rank=s.rank),
-            prior=infoform.Activation(rank=s.prior_rank),
-            fit_options=infoform.FitOptions(statistics=s.statistics, block_limit=1),  # no exact blocks
-            seed=s.seed,
-        )
-        x, y = run.pictures.fit
-        laplace.fit(list(zip(x.split(8), y.split(8), strict=True)), progress=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        laplace.save(path, curvature=True)
-    _LAST.clear()
-    _LAST[path] = laplace
-    return laplace

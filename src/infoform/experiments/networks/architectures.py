@@ -42,6 +42,13 @@ def build(name: str, *, seed: int = 0) -> nn.Module:
     return built
 
 
+def build_for(name: str, images: Tensor, *, seed: int = 0) -> nn.Module:  # (N, 3, H, W)
+    """Return the network at a random start, with batch norms that have the statistics of these images."""
+    model = build(name, seed=seed)
+    calibrate_norms(model, images)
+    return model
+
+
 def calibrate_norms(model: nn.Module, images: Tensor) -> None:
     """Give batch norms the mean and variance of these images, and leave the model in evaluation mode."""
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]

@@ -1,9 +1,15 @@
-"""The minimum of a costly function of τ on a grid of quarter decades, found from decades."""
+"""The minimum of a costly function of τ on a grid of quarter decades, found from decades.
+
+`Laplace.tune` cannot do this, for three reasons. Its grid has as many trials as it has points: 57 quarter decades from
+1e-6 to 1e8, where about twelve are tried here, each of which predicts for all held-out data. By evidence it counts the
+fitted examples as N, where experiments fit a part of the training data and count all of it. And other libraries, and
+predictions in lower precision, are to be tuned on the same grid.
+"""
 
 import math
 from collections.abc import Callable
 
-INFINITE = 1e12
+INFINITE = 1e12  # in place of a score that is not finite: JSON has no infinity
 
 
 def find_minimum(
@@ -14,12 +20,25 @@ def find_minimum(
     rise: float = 0.0,
     flat: float = 0.0,
 ) -> tuple[float, list[list[float]]]:
-    """Return τ of the least score, and all that was tried as [τ, score], by τ; scores that are not finite become 1e12.
+    """Find τ of the least score.
 
-    Decades are tried from `start` (an exponent of ten) to both sides until the score is above the least by more than a
-    share of `rise`, upwards also until it changes by less than a share of `flat`: the prior has then closed over the
-    trained network, and there is a plateau, which downwards is crossed. Then come the half and the quarter decades
-    beside the best.
+    Decades are tried from the start to both sides until the score rises. Upwards the search also ends where the score
+    does not change any more: the prior has then closed over the trained network. Downwards such a plateau is crossed.
+    Then come the half and the quarter decades beside the best.
+
+    Args:
+        score: what is to be least, of a τ.
+        start: exponent of ten of the first τ.
+        bounds: exponents of the least and the largest τ.
+        rise: share of the least score by which another must be above it to count as risen.
+        flat: share of a score by which the next must be below it to count as changed.
+
+    Returns:
+        The best τ, and all that was tried as [τ, score], by τ; scores that are not finite are 1e12.
+
+    Example:
+        >>> find_minimum(lambda tau: abs(tau - 100.0))[0]
+        100.0
     """
     seen: dict[float, float] = {}
 
@@ -49,5 +68,17 @@ def find_minimum(
 
 
 def find_least_nll(score: Callable[[float], float], *, start: int = 2) -> tuple[float, list[list[float]]]:
-    """As `find_minimum`, of the NLL of held-out data, which few sampled networks know to a share of .02 or so."""
+    """Find τ of the least NLL of held-out data, which few sampled networks know to a share of .02 or so.
+
+    Args:
+        score: the NLL, of a τ.
+        start: exponent of ten of the first τ.
+
+    Returns:
+        As `find_minimum`.
+
+    Example:
+        >>> find_least_nll(lambda tau: 1 + abs(tau - 100.0))[0]
+        100.0
+    """
     return find_minimum(score, start=start, rise=0.02, flat=0.001)

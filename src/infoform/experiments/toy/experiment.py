@@ -22,20 +22,21 @@ from infoform.baselines import BBB, HMC
 from infoform.experiments.base import Experiment
 from infoform.experiments.toy import page as toy_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network, untrained
+from infoform.experiments.toy.published import NUM_DATA, PRECISIONS
+from infoform.posteriors import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 
-# label -> structure, options, τ in the paper (that of EFB is not told: as for INF; OKF has KFAC's)
-METHODS: dict[str, tuple[str, dict[str, Any], float]] = {
-    "Diag": ("diag", {}, 0.45),
-    "KFAC": ("kfac", {}, 0.2),
-    "OKF": ("okf-paper", {}, 0.2),
-    "EFB": ("efb-paper", {}, 0.0),
-    "exact block": ("full", {}, 0.0),
-    "INF": ("inf-paper", {"rank": 1.0}, 0.0),
-    "INF rank 1": ("inf-paper", {"rank": 1}, 0.0),
-    "ours": ("inf", {"rank": 1.0}, 0.0),
-    "ours rank 1": ("inf", {"rank": 1}, 0.0),
+METHODS: Mapping[str, Structure] = {
+    "Diag": Diag(),
+    "KFAC": Kfac(),
+    "OKF": get_structure("okf-paper"),
+    "EFB": get_structure("efb-paper"),
+    "exact block": Full(),
+    "INF": get_structure("inf-paper", rank=1.0),
+    "INF rank 1": get_structure("inf-paper", rank=1),
+    "ours": Inf(rank=1.0),
+    "ours rank 1": Inf(rank=1),
 }
 FIRST = "0"  # name of the first layer
 
@@ -62,7 +63,6 @@ class Toy(Experiment[BandSettings]):
     name = "toy"
     summary = "Predictive bands of every method on a toy regression, beside Hamiltonian Monte Carlo."
     reproduces = "the figure of the toy regression (section 5), and three of the supplement"
-    packages = ("numpyro", "jax")
 
     def settings(self, *, quick: bool = False, full: bool = False) -> BandSettings:
         return BandSettings(hmc_samples=600, hmc_chains=2, hmc_warmup=300, bbb_steps=2000) if quick else BandSettings()
@@ -105,7 +105,7 @@ def _laplace(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, settings: Ban
         "grid": grid.flatten().tolist(),
         "plain": plain.tolist(),
         "mse": float(error),
-        "printed": {label: _printed(unit, label, 1.0, grid, settings) for label in METHODS},
+        "printed": {label: _printed(unit, label, NUM_DATA, grid, settings) for label in METHODS},
         "summed": {label: _printed(unit, label, len(x), grid, settings) for label in METHODS},
         "equal": {label: _equal(known, label, grid, settings, kind="mc") for label in METHODS},
         "held": {label: _held(known, label, grid, settings, settings.held_limits[0]) for label in METHODS},
@@ -114,7 +114,7 @@ def _laplace(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, settings: Ban
             for limit in settings.held_limits
         },
         "linear": {label: _equal(known, label, grid, settings, kind="linear") for label in METHODS},
-        "covariance": {label: _covariance(_printed_posterior(unit, label, 1.0)) for label in ("OKF", "KFAC")},
+        "covariance": {label: _covariance(_printed_posterior(unit, label, NUM_DATA)) for label in ("OKF", "KFAC")},
         "information": {"few": _information(few), "all": _information(unit)},
         "patterns": len((model.get_submodule(FIRST)(x) > 0).T.unique(dim=0)),  # units that differ in where they are on
     }
@@ -156,8 +156,7 @@ def _hmc(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, settings: BandSet
 
 
 def _printed_posterior(unit: infoform.Laplace, label: str, num_data: float) -> Posterior:
-    structure, options, tau = METHODS[label]
-    return unit.posterior(structure=structure, prior_precision=tau, num_data=num_data, **options)
+    return unit.posterior(structure=METHODS[label], prior_precision=PRECISIONS[label], num_data=num_data)
 
 
 def _printed(
@@ -169,8 +168,7 @@ def _printed(
 
 def _held(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings, limit: float) -> dict[str, Any]:
     """Return the same at equal hyperparameters, held fixed where P < limit · τ: at 2, the data tell less than τ."""
-    structure, options, _ = METHODS[label]
-    posterior = known.posterior(structure=structure, prior_precision=settings.prior_precision, **options)
+    posterior = known.posterior(structure=METHODS[label], prior_precision=settings.prior_precision)
     return _sampled(known, posterior, grid, settings, least=limit * settings.prior_precision)
 
 
@@ -204,8 +202,7 @@ def pseudo_root(precision: Tensor, *, least: float = 0.0) -> tuple[Tensor, int]:
 
 
 def _equal(known: infoform.Laplace, label: str, grid: Tensor, settings: BandSettings, *, kind: str) -> dict[str, Any]:
-    structure, options, _ = METHODS[label]
-    posterior = known.posterior(structure=structure, prior_precision=settings.prior_precision, **options)
+    posterior = known.posterior(structure=METHODS[label], prior_precision=settings.prior_precision)
     return _moments(known.predict(grid, kind=kind, samples=settings.weight_samples, posterior=posterior))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import mean, variance
 from typing import Any
 
+from infoform.experiments.toy.published import PRECISIONS
 from infoform.pages.markdown import bold_best, table
 from infoform.pages.numbers import listed
 from infoform.pages.template import PageTemplate
@@ -172,12 +173,10 @@ def _network_values(result: Result) -> Values:
 
 
 def _held_values(result: Result) -> Values:
-    from infoform.experiments.toy.experiment import METHODS  # which imports this page
-
     laplace, first = result.pieces["laplace"], result.settings["held_limits"][0]
     return {
-        "kfac_precision": f"{METHODS['KFAC'][2]:g}",
-        "diag_precision": f"{METHODS['Diag'][2]:g}",
+        "kfac_precision": f"{PRECISIONS['KFAC']:g}",
+        "diag_precision": f"{PRECISIONS['Diag']:g}",
         "first_limit": f"{first:g}",
         "limit": f"{first * result.settings['prior_precision']:g}",
         "held_counts": ", ".join(f"{label} {one['fixed']}" for label, one in laplace["held"].items()),

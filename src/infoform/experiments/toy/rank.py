@@ -17,13 +17,18 @@ import infoform
 from infoform.experiments.base import Experiment
 from infoform.experiments.toy import rank_page as toy_rank_page
 from infoform.experiments.toy.network import ToySettings, exact_fit, toy_data, toy_network
+from infoform.posteriors import Diag, Full, Inf, Kfac, Structure, get_structure
 from infoform.records.study_result import Result
 
-FIXED = {"Diag": "diag", "KFAC": "kfac", "EFB": "efb-paper"}  # whatever the rank; KFAC without a prior is OKF
-RANKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "INF": ("inf-paper", {"clip": False}),
-    "INF clipped": ("inf-paper", {}),
-    "ours": ("inf", {}),
+FIXED: Mapping[str, Structure] = {  # whatever the rank; KFAC without a prior is OKF
+    "Diag": Diag(),
+    "KFAC": Kfac(),
+    "EFB": get_structure("efb-paper"),
+}
+RANKED: Mapping[str, Structure] = {
+    "INF": get_structure("inf-paper", clip=False),
+    "INF clipped": get_structure("inf-paper"),
+    "ours": Inf(),
 }
 FIRST = "0"  # name of the first layer
 
@@ -52,21 +57,17 @@ class ToyRank(Experiment[RankSettings]):
         seed = settings.seed + int(key)
         model, (x, y) = toy_network(settings, seed), toy_data(settings, seed)
         laplace = exact_fit(model, x, y, noise=1.0)
-        reference = _information(laplace, "full", {})
-        size = len(reference)
-        fixed = {label: errors(_information(laplace, structure, {}), reference) for label, structure in FIXED.items()}
-        ranked = {
-            label: [
-                errors(_information(laplace, structure, {**options, "rank": rank}), reference)
-                for rank in range(1, size + 1)
-            ]
-            for label, (structure, options) in RANKED.items()
+        reference = _information(laplace, Full())
+        ranks = range(1, len(reference) + 1)
+        matrices = {
+            label: [_information(laplace, structure.with_options(rank=rank)) for rank in ranks]
+            for label, structure in RANKED.items()
         }
-        lowest = {
-            label: [_lowest(laplace, structure, {**options, "rank": rank}) for rank in range(1, size + 1)]
-            for label, (structure, options) in RANKED.items()
+        return {
+            "fixed": {label: errors(_information(laplace, one), reference) for label, one in FIXED.items()},
+            "ranked": {label: [errors(one, reference) for one in found] for label, found in matrices.items()},
+            "lowest": {label: [_lowest(one) for one in found] for label, found in matrices.items()},
         }
-        return {"fixed": fixed, "ranked": ranked, "lowest": lowest}
 
     def page(self, result: Result) -> str:
         return toy_rank_page.page(result)
@@ -85,14 +86,13 @@ def errors(found: Tensor, reference: Tensor) -> list[float]:
     ]
 
 
-def _information(laplace: infoform.Laplace, structure: str, options: Mapping[str, Any]) -> Tensor:  # (G * A, G * A)
-    posterior = laplace.posterior(structure=structure, prior_precision=0.0, num_data=1.0, **options)
-    return posterior.layers[FIRST].dense()
+def _information(laplace: infoform.Laplace, structure: Structure) -> Tensor:  # (G * A, G * A)
+    return laplace.posterior(structure=structure, prior_precision=0.0, num_data=1.0).layers[FIRST].dense()
 
 
-def _lowest(laplace: infoform.Laplace, structure: str, options: Mapping[str, Any]) -> float:
+def _lowest(information: Tensor) -> float:  # (P, P)
     """Return the least eigenvalue over the largest."""
-    values = torch.linalg.eigvalsh(_information(laplace, structure, options))
+    values = torch.linalg.eigvalsh(information)
     return float(values[0] / values[-1])
 
 

@@ -18,31 +18,20 @@ import torch
 from torch import Tensor
 
 import infoform
+from infoform.data.uci import published_splits
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import information_page as uci_information_page
 from infoform.experiments.uci.networks import SETS, networks, predictions, split_of
+from infoform.experiments.uci.structures import STRUCTURES
+from infoform.posteriors import Structure, get_structure
 from infoform.posteriors.network_posterior import Posterior
 from infoform.records.study_result import Result
 
-# label -> structure and options; the paper's rank in per cent of a layer's eigenvalues
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "diag": ("diag", {}),
-    "kfac": ("kfac", {}),
-    "efb": ("efb-paper", {}),
-    "inf 100%": ("inf-paper", {"rank": 1.0}),
-    "inf 75%": ("inf-paper", {"rank": 0.75}),
-    "inf 50%": ("inf-paper", {"rank": 0.5}),
-    "inf 25%": ("inf-paper", {"rank": 0.25}),
-    "inf 5%": ("inf-paper", {"rank": 0.05}),
-    "ours 5%": ("inf", {"rank": 0.05}),
-    "ours": ("inf", {}),
-    "ours 100%": ("inf", {"rank": 1.0}),
-}
 VARIANCES = ("diag", "kfac", "efb", "inf 100%", "inf 5%", "ours 5%", "ours", "ours 100%")
 COMPARED = {  # whose predictive variances are compared; KFAC also with its prior as it is meant (the paper's OKF)
-    **{label: METHODS[label] for label in VARIANCES},
-    "okf": ("okf-paper", {}),
+    **{label: STRUCTURES[label] for label in VARIANCES},
+    "okf": get_structure("okf-paper"),
 }
 DEFINITE = ("inf 100%", "inf 5%", "ours 5%", "ours")
 
@@ -72,7 +61,7 @@ class UciInformation(Experiment[InformationSettings]):
         return InformationSettings(sets=("boston", "energy", "yacht"), splits=2) if quick else InformationSettings()
 
     def pieces(self, settings: InformationSettings) -> Sequence[str]:
-        return [f"{name}/{k}" for name in settings.sets for k in range(min(settings.splits, count_splits(name)))]
+        return [f"{name}/{k}" for name in settings.sets for k in range(min(settings.splits, published_splits(name)))]
 
     def run_piece(self, key: str, settings: InformationSettings, *, cache: Path) -> dict[str, Any]:
         name, index = key.split("/")
@@ -86,8 +75,8 @@ class UciInformation(Experiment[InformationSettings]):
         exact.fit(data, progress=False)
         reference = information(exact.posterior(prior_precision=0.0, num_data=1.0))
         errors = {
-            label: both_errors(information(unclipped(exact, structure, options)), reference)
-            for label, (structure, options) in METHODS.items()
+            label: both_errors(information(unclipped(exact, structure)), reference)
+            for label, structure in STRUCTURES.items()
         }
         sampled = infoform.Laplace(model, "regression").fit(data, progress=False)  # what a user has who says nothing
         default = information(sampled.posterior(prior_precision=0.0, num_data=1.0))
@@ -96,7 +85,7 @@ class UciInformation(Experiment[InformationSettings]):
         found: dict[str, Any] = {
             "rmse": float(residual.square().mean().sqrt()) * split.target_std,
             "errors": {label: [digits(value) for value in values] for label, values in errors.items()},
-            "lowest": {label: lowest(unclipped(exact, *METHODS[label]), reference) for label in DEFINITE},
+            "lowest": {label: lowest(unclipped(exact, STRUCTURES[label]), reference) for label in DEFINITE},
             "clipped": digits(clipped_share(exact)),
         }
         if int(index) < settings.variance_splits:
@@ -107,18 +96,14 @@ class UciInformation(Experiment[InformationSettings]):
         return uci_information_page.page(result)
 
 
-def count_splits(name: str) -> int:
-    """Return the number of splits of a set, which is known without the data."""
-    return 5 if name == "protein" else 20
-
-
-def unclipped(laplace: infoform.Laplace, structure: str, options: Mapping[str, Any]) -> Posterior:
+def unclipped(laplace: infoform.Laplace, structure: Structure) -> Posterior:
     """Return the likelihood's part alone, with the paper's correction as it is printed, not clipped at 0."""
-    printed = {**options, "clip": False} if structure == "inf-paper" else options
-    return laplace.posterior(structure=structure, prior_precision=0.0, num_data=1.0, **printed)
+    printed = structure.with_options(clip=False) if structure.label == "inf-paper" else structure
+    return laplace.posterior(structure=printed, prior_precision=0.0, num_data=1.0)
 
 
 def information(posterior: Posterior) -> dict[str, Tensor]:  # layer -> (G * A, G * A)
+    """Return the precision of every layer as a dense matrix."""
     return {name: layer.dense() for name, layer in posterior.layers.items()}
 
 
@@ -155,8 +140,8 @@ def ratios(laplace: infoform.Laplace, x: Tensor, precisions: Sequence[float]) ->
     found: dict[str, list[list[float]]] = {label: [] for label in COMPARED}
     for precision in precisions:
         exact = laplace.predict(x, posterior=laplace.posterior(prior_precision=precision)).epistemic
-        for label, (structure, options) in COMPARED.items():
-            posterior = laplace.posterior(structure=structure, prior_precision=precision, **options)
+        for label, structure in COMPARED.items():
+            posterior = laplace.posterior(structure=structure, prior_precision=precision)
             ratio = (laplace.predict(x, posterior=posterior).epistemic / exact).log()
             found[label].append([digits(float(ratio.abs().mean())), digits(float(ratio.mean()))])
     return found

@@ -4,24 +4,13 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
+from infoform.experiments.uci.published import ERRORS as PAPER
 from infoform.pages.markdown import bold_best, table
 from infoform.pages.numbers import mean_std, span
 from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
 TEMPLATE = PageTemplate.beside(__file__)
-# Lee et al. 2020, table of errors on UCI: diagonal of KFAC, EFB; off-diagonal of KFAC, EFB (= INF, all ranks), INF 5 %
-PAPER: dict[str, tuple[float, float, float, float, float]] = {
-    "boston": (0.238, 0.296, 0.672, 0.524, 0.608),
-    "concrete": (0.185, 0.253, 0.632, 0.506, 0.639),
-    "energy": (0.138, 0.335, 0.646, 0.504, 0.619),
-    "kin8nm": (0.077, 0.256, 0.594, 0.526, 0.670),
-    "naval": (0.235, 0.224, 0.716, 0.465, 0.480),
-    "power": (0.113, 0.252, 0.681, 0.492, 0.570),
-    "protein": (0.323, 0.332, 0.779, 0.541, 0.548),
-    "wine": (0.221, 0.287, 0.638, 0.535, 0.685),
-    "yacht": (0.104, 0.201, 0.653, 0.516, 0.699),
-}
 DEFAULT_RANK = 100  # of the library
 ROUNDING = 1e-12  # of the lowest eigenvalue over the largest
 DIAGONAL, OFF, DIAGONAL_ALL, OFF_ALL = range(4)  # of a method's errors in the JSON

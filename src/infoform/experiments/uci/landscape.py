@@ -8,7 +8,7 @@ of test data: the figure shows how sensitive a method is; it chooses nothing.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ import infoform
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import landscape_page as uci_landscape_page
-from infoform.experiments.uci.information import METHODS
 from infoform.experiments.uci.networks import SETS, networks, split_of
+from infoform.experiments.uci.structures import EXACT, STRUCTURES
+from infoform.posteriors import Structure
 from infoform.records.study_result import Result
 
-SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
-    **{label: METHODS[label] for label in ("diag", "kfac", "inf 5%", "inf 25%", "ours 5%", "ours")},
-    "exact": ("full", {}),
+SHOWN: Mapping[str, Structure] = {
+    **{label: STRUCTURES[label] for label in ("diag", "kfac", "inf 5%", "inf 25%", "ours 5%", "ours")},
+    "exact": EXACT,
 }
 
 
@@ -52,7 +53,6 @@ class UciLandscape(Experiment[LandscapeSettings]):
     name = "uci-landscape"
     summary = "Test log-likelihood over the plane of (N, τ), by sampled weights, on nine UCI sets."
     reproduces = "the figures of hyperparameter landscapes (supplement)"
-    packages = ("matplotlib",)
 
     def settings(self, *, quick: bool = False, full: bool = False) -> LandscapeSettings:
         if quick:
@@ -67,7 +67,6 @@ class UciLandscape(Experiment[LandscapeSettings]):
         training = Training(settings.epochs, settings.batch_size, settings.learning_rate)
         stack = networks(name, training=training, cache=cache, seed=settings.seed)[settings.epochs]
         split = split_of(name, settings.split)
-        structure, options = SHOWN[label]
         laplace = infoform.Laplace(
             stack.network(settings.split),
             "regression",
@@ -75,7 +74,7 @@ class UciLandscape(Experiment[LandscapeSettings]):
         )
         laplace.fit([(split.train_x, split.train_y)], progress=False)
         x, y = split.test_x[: settings.test_points], split.test_y[: settings.test_points]
-        values = landscape(laplace, structure, options, x, y, settings) - math.log(split.target_std)
+        values = landscape(laplace, SHOWN[label], x, y, settings) - math.log(split.target_std)
         return {"log_likelihood": [[float(f"{value:.4g}") for value in row] for row in values.tolist()]}
 
     def page(self, result: Result) -> str:
@@ -92,8 +91,7 @@ def powers(limits: tuple[float, float], points: int) -> list[float]:
 
 def landscape(
     laplace: infoform.Laplace,
-    structure: str,
-    options: dict[str, Any],
+    structure: Structure,
     x: Tensor,
     y: Tensor,
     settings: LandscapeSettings,
@@ -108,7 +106,7 @@ def landscape(
     for difference in range(-settings.points + 1, settings.points):  # of the positions: one τ / N
         pairs = [(at, at + difference) for at in range(settings.points) if 0 <= at + difference < settings.points]
         ratio = 10 ** (precisions[pairs[0][1]] - data[pairs[0][0]])
-        posterior = laplace.posterior(structure=structure, prior_precision=ratio, **options)
+        posterior = laplace.posterior(structure=structure, prior_precision=ratio)
         deviations = posterior.sample(settings.samples, generator=torch.Generator().manual_seed(settings.seed))
         for at, other in pairs:
             outputs = sampled_outputs(laplace, deviations, 10 ** (-data[at] / 2), x)

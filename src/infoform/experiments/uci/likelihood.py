@@ -5,16 +5,16 @@
 The mean is the trained network's, so that structures differ in their variance alone. "equal": all have the (N, τ, σ)
 that is best for the exact block on held-out data; "tuned": each has its own best. Hyperparameters are chosen on a
 network trained on 80 % of a split's training part, by the log-likelihood of the other 20 %; then a network trained on
-all of it is tested. Since P(sN, sτ) = s P(N, τ), a grid over (N, τ, σ) needs one posterior for each τ / N.
+all of it is tested. `Laplace.tune` does not choose σ on held-out data, so that the grid over (N, τ, σ) is here; since
+P(sN, sτ) = s P(N, τ), it needs one posterior for each τ / N.
 
-The training is "short", the paper's as far as it tells, or "long" (uci_likelihood_long.py), as for MC-dropout's
+The training is "short", the paper's as far as it tells, or "long" (likelihood_long.py), as for MC-dropout's
 published values; there also weight decay and epochs are chosen on held-out data, by the plain network's likelihood.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,22 @@ import torch
 from torch import Tensor, nn
 
 import infoform
-from infoform.data.uci import RegressionSplit, num_splits
+from infoform.data.uci import RegressionSet, RegressionSplit, published_splits
 from infoform.experiments.base import Experiment, Settings
 from infoform.experiments.networks.shallow import Training
 from infoform.experiments.uci import likelihood_page as uci_likelihood_page
-from infoform.experiments.uci.information import METHODS, count_splits, digits
-from infoform.experiments.uci.networks import SETS, networks, predictions, split_of, variances
+from infoform.experiments.uci.information import digits
+from infoform.experiments.uci.networks import SETS, networks, predictions, prepared, variances
+from infoform.experiments.uci.structures import EXACT, STRUCTURES
+from infoform.posteriors import Structure
 from infoform.records.study_result import Result
 
 LARGE = ("kin8nm", "naval", "power", "protein")
-TUNED: dict[str, tuple[str, dict[str, Any]]] = {
-    **{label: METHODS[label] for label in ("diag", "kfac", "efb", "inf 5%", "ours 5%", "ours")},
-    "exact": ("full", {}),
+TUNED: Mapping[str, Structure] = {
+    **{label: STRUCTURES[label] for label in ("diag", "kfac", "efb", "inf 5%", "ours 5%", "ours")},
+    "exact": EXACT,
 }
-EQUAL = {**TUNED, "inf 100%": METHODS["inf 100%"]}
+EQUAL = {**TUNED, "inf 100%": STRUCTURES["inf 100%"]}
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class UciLikelihood(Experiment[LikelihoodSettings]):
 
     def run_piece(self, key: str, settings: LikelihoodSettings, *, cache: Path) -> dict[str, Any]:
         training, name, index = key.split("/")
-        split, held = split_of(name, int(index)), _held_out(name, int(index), settings)
+        data = RegressionSet.read(name)
+        split, held = prepared(data.split(int(index))), _held_out(data, int(index), settings)
         chosen = chosen_networks(training, name, settings, cache)[int(index)]
         tuning, testing = fitted(chosen.held_out, held), fitted(chosen.model, split)
         testing.noise = tuning.noise  # so that N and τ mean the same for both
@@ -137,14 +140,13 @@ def likelihoods(
     """Return the mean test log-likelihood of every method, in standardised units: "equal" and "tuned"."""
     residual, validation = residuals(testing.model, split), residuals(tuning.model, held)
     choices = {}
-    for label, (structure, options) in TUNED.items():
-        spread = torch.stack([epistemic(tuning, held.test_x, structure, options, one) for one in precisions])
+    for label, structure in TUNED.items():
+        spread = torch.stack([epistemic(tuning, held.test_x, structure, one) for one in precisions])
         choices[label] = choose(validation, spread, plain_variance)
     plain = float(log_likelihood(residual, torch.full_like(residual, plain_variance)).mean())
 
     def score(label: str, choice: Choice) -> float:
-        structure, options = EQUAL[label]
-        spread = epistemic(testing, split.test_x, structure, options, precisions[choice.position])
+        spread = epistemic(testing, split.test_x, EQUAL[label], precisions[choice.position])
         return float(log_likelihood(residual, spread / choice.scale + choice.variance).mean())
 
     return {
@@ -153,11 +155,9 @@ def likelihoods(
     }
 
 
-def epistemic(
-    laplace: infoform.Laplace, x: Tensor, structure: str, options: Mapping[str, Any], precision: float
-) -> Tensor:  # (N, A) -> (N,)
-    posterior = laplace.posterior(structure=structure, prior_precision=precision, **options)
-    return variances(posterior, laplace.model, x)
+def epistemic(laplace: infoform.Laplace, x: Tensor, structure: Structure, precision: float) -> Tensor:  # (N, A) -> (N,)
+    """Return the variance of the predictions at this τ and the fit's N."""
+    return variances(laplace.posterior(structure=structure, prior_precision=precision), laplace.model, x)
 
 
 def choose(residual: Tensor, spread: Tensor, plain_variance: float) -> Choice:  # (N,), (T, N)
@@ -202,14 +202,14 @@ def fitted(model: nn.Module, split: RegressionSplit) -> infoform.Laplace:
 
 def trained_splits(training: str, name: str, settings: LikelihoodSettings) -> int:
     """Return how many splits have networks: all, but of large sets trained long only the first ones."""
-    count = count_splits(name)
+    count = published_splits(name)
     return min(count, settings.long_splits_large) if training == "long" and name in LARGE else count
 
 
-@lru_cache(maxsize=1)
 def chosen_networks(training: str, name: str, settings: LikelihoodSettings, cache: Path) -> list[Chosen]:
     """Return, for every split, the networks with the epochs and decay that the held-out data like best."""
-    large, count = name in LARGE, min(num_splits(name), trained_splits(training, name, settings))
+    data = RegressionSet.read(name)
+    large, count = name in LARGE, min(data.num_splits, trained_splits(training, name, settings))
     how = Training(settings.short_epochs, settings.short_batch, settings.learning_rate)
     kept: tuple[int, ...] = ()
     decays: Sequence[float] = (0.0,)
@@ -224,7 +224,7 @@ def chosen_networks(training: str, name: str, settings: LikelihoodSettings, cach
     first = networks(name, held_out=settings.held_out, decays=None if plain else tried, **common)
     best = []
     for split in range(count):
-        held = _held_out(name, split, settings)
+        held = _held_out(data, split, settings)
         models = {
             (epochs, decay): stack.network(at * count + split)
             for epochs, stack in first.items()
@@ -240,8 +240,8 @@ def chosen_networks(training: str, name: str, settings: LikelihoodSettings, cach
     ]
 
 
-def _held_out(name: str, split: int, settings: LikelihoodSettings) -> RegressionSplit:
-    held = split_of(name, split, held_out=settings.held_out)
+def _held_out(data: RegressionSet, split: int, settings: LikelihoodSettings) -> RegressionSplit:
+    held = prepared(data.split(split), held_out=settings.held_out)
     few = slice(settings.validation_points)
     return RegressionSplit(held.train_x, held.train_y, held.test_x[few], held.test_y[few], held.target_std)
 

@@ -5,23 +5,14 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
+from infoform.experiments.uci.published import DROPOUT, DROPOUT_EPOCHS
+from infoform.experiments.uci.published import RMSE as PAPER_RMSE
 from infoform.pages.markdown import bold_best, table
 from infoform.pages.numbers import listed, mean_error, mean_std
 from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
 
 TEMPLATE = PageTemplate.beside(__file__)
-# Lee et al. 2020, table of RMSE on UCI
-PAPER_RMSE = {
-    "boston": 3.361, "concrete": 6.181, "energy": 0.573, "kin8nm": 0.164, "naval": 0.010, "power": 4.322,
-    "protein": 4.516, "wine": 0.637, "yacht": 9.568,
-}  # fmt: skip
-# MC-dropout, one hidden layer, 20 splits, trained to convergence: Mukhoti et al. 2018; Gal's repository
-DROPOUT_EPOCHS = 4_000
-DROPOUT = {
-    "boston": -2.40, "concrete": -2.93, "energy": -1.21, "kin8nm": 1.14, "naval": 4.45, "power": -2.80,
-    "protein": -2.87, "wine": -0.93, "yacht": -1.25,
-}  # fmt: skip
 CLOSE = 0.02  # nats
 EQUAL = ("plain", "diag", "kfac", "efb", "inf 5%", "inf 100%", "ours 5%", "ours", "exact")
 TUNED = ("diag", "kfac", "efb", "inf 5%", "ours 5%", "ours", "exact")

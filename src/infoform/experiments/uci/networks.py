@@ -13,11 +13,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from infoform.data.uci import RegressionSplit, load_uci, num_splits
+from infoform.data.uci import FOLDERS, RegressionSet, RegressionSplit, load_uci
 from infoform.experiments.networks.shallow import ShallowStack, Training, train_stack
 from infoform.posteriors.network_posterior import Posterior
 
-SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
+SETS = tuple(FOLDERS)
 
 
 def width(name: str) -> int:
@@ -27,7 +27,11 @@ def width(name: str) -> int:
 
 def split_of(name: str, split: int, *, held_out: float = 0.0) -> RegressionSplit:
     """Return a standardised split; with `held_out`, of its training part, whose last share is the test part."""
-    raw = load_uci(name, split)
+    return prepared(load_uci(name, split), held_out=held_out)
+
+
+def prepared(raw: RegressionSplit, *, held_out: float = 0.0) -> RegressionSplit:
+    """Return a split standardised, or its training part with the last share of that as the test part."""
     return (raw.held_out(held_out) if held_out else raw).standardised()
 
 
@@ -47,17 +51,18 @@ def networks(
     `splits` is how many, from the first (default: all); `decays` has one weight decay for each network: for the splits
     0, 1, …, again 0, 1, …, and so on.
     """
-    wanted = {
+    settings = {
         "name": name, **asdict(training), "width": width(name), "held_out": held_out, "kept": list(kept), "seed": seed,
         "decays": None if decays is None else list(decays),
     }  # fmt: skip
-    count = num_splits(name) if splits is None else splits
-    text = json.dumps(wanted | {"splits": count}, sort_keys=True)
+    whole = RegressionSet.read(name)
+    count = whole.num_splits if splits is None else splits
+    text = json.dumps(settings | {"splits": count}, sort_keys=True)
     size = f"{training.epochs}-{training.batch_size}-{'held' if held_out else 'all'}-{seed}"
     path = cache / "uci-networks" / f"{name}-{size}.safetensors"
     stacks = _read(path, text)
     if stacks is None:
-        data = [split_of(name, split, held_out=held_out) for split in range(count)]
+        data = [prepared(whole.split(split), held_out=held_out) for split in range(count)]
         x, y = (torch.stack([getattr(one, part) for one in data]) for part in ("train_x", "train_y"))
         times = 1 if decays is None else len(decays) // count
         decay = 0.0 if decays is None else torch.tensor(decays, dtype=torch.float64)
