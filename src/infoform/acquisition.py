@@ -108,7 +108,7 @@ def acquire(
         return _score(prediction, by).argsort(descending=True, stable=True)[:n].cpu()
     outputs, plain = _pool_outputs(laplace, pool_loader, samples, kind, seed, keep, progress=progress)
     _check_size(n, len(plain))
-    return _greedy(laplace.likelihood, outputs, plain, n, by, laplace.noise)
+    return _greedy(laplace.likelihood, outputs / laplace.temperature, plain, n, by, laplace.noise)
 
 
 def condition(likelihood: Likelihood, outputs: Tensor, prediction: Prediction, index: int) -> Tensor:

@@ -41,6 +41,7 @@ from infoform.tuning.by_evidence import maximise_evidence
 from infoform.tuning.by_validation import ValidationData, search_on_validation
 from infoform.tuning.evidence import log_evidence
 from infoform.tuning.search import Trial
+from infoform.tuning.temperature import check_temperature
 
 
 class Laplace:
@@ -96,6 +97,7 @@ class Laplace:
         self.layers, self._fixed = find_layers(model, layers)
         self.num_data: float | None = None
         self.noise: float | None = None
+        self._temperature = 1.0
         self.prior = get_prior(own.default_prior(self.likelihood) if prior is None else prior)
         self._default_prior = prior is None
         self._built: Fitted | None = None
@@ -184,6 +186,15 @@ class Laplace:
     @prior_precision.setter
     def prior_precision(self, value: float | Mapping[str, float]) -> None:
         self.prior = self.prior.with_precision(value)
+
+    @property
+    def temperature(self) -> float:
+        """Return T, which the logits of every prediction are divided by; 1 unless tuned. It can be set."""
+        return self._temperature
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self._temperature = check_temperature(value, self.likelihood)
 
     def posterior(
         self,
@@ -558,7 +569,7 @@ class Laplace:
         )
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": files.fingerprint(self.model)}
-        metadata["default_prior"] = self._default_prior
+        metadata |= {"default_prior": self._default_prior, "temperature": self.temperature}
         files.write_file(path, tensors, metadata)
 
     @classmethod
@@ -607,6 +618,7 @@ class Laplace:
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
         laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs)
         laplace._default_prior = saved["default_prior"]
+        laplace.temperature = saved.get("temperature", 1.0)
         return laplace
 
     def prior_bytes(self, name: str, structure: str | Structure | None = None) -> int:
@@ -639,7 +651,7 @@ class Laplace:
         return count * self.likelihood.information_scale(self.noise, self.settings.fit.fisher)
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
-        return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior())
+        return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior(), self.temperature)
 
     def _tune_by_evidence(self, structure: Structure, prior: Prior, per_layer: bool, *, free_noise: bool) -> None:
         fitted = self._fitted()

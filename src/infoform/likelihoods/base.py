@@ -56,6 +56,7 @@ class Likelihood(ABC):
         name: name in `infoform.likelihoods.LIKELIHOODS` and in saved files.
         default_prior: name of the prior where a user names none, measured in docs/predictives.md.
         one_of_many: whether a target is the index of one of C classes.
+        has_logits: whether outputs are logits, which a temperature may divide.
         takes_noise: whether it has a noise σ, the argument of `with_noise`.
         free_noise: whether that σ is to be found from data.
 
@@ -86,6 +87,7 @@ class Likelihood(ABC):
     name: ClassVar[str]
     default_prior: ClassVar[str] = "activation"
     one_of_many: ClassVar[bool] = False
+    has_logits: ClassVar[bool] = False
     takes_noise: ClassVar[bool] = False
     free_noise: bool = False
 

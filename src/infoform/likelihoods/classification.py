@@ -29,6 +29,7 @@ class Classification(Likelihood):
     """
 
     name: ClassVar[str] = "classification"
+    has_logits: ClassVar[bool] = True
     one_of_many: ClassVar[bool] = True
 
     def check_outputs(self, outputs: Tensor) -> Tensor:

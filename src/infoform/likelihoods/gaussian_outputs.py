@@ -3,7 +3,7 @@
 f ~ N(mean, covariance)        one Gaussian for each of the N examples
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,19 @@ class GaussianOutputs:
     def variance(self) -> Tensor:  # (N, C)
         """Return the variance of every output."""
         return self.covariance.diagonal(dim1=1, dim2=2)
+
+    def at_temperature(self, temperature: float) -> "GaussianOutputs":
+        """Return the distribution of the outputs divided by a temperature.
+
+        Args:
+            temperature: T, positive; above 1 it makes answers less sure.
+
+        Returns:
+            Gaussians with mean / T and covariance / T².
+        """
+        if temperature == 1:
+            return self
+        return replace(self, mean=self.mean / temperature, covariance=self.covariance / temperature**2)
 
     def draw(self) -> Tensor:  # (M, N, C)
         """Draw M times the outputs of all examples.

@@ -29,6 +29,7 @@ class MultiLabel(Likelihood):
     """
 
     name: ClassVar[str] = "multilabel"
+    has_logits: ClassVar[bool] = True
 
     def check_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
         check_batch(targets, outputs)

@@ -6,7 +6,7 @@ linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled wei
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -61,17 +61,28 @@ class Predictor:
     layers: Mapping[str, Layer]
     likelihood: Likelihood
     posterior: Posterior
+    temperature: float = 1.0  # T that logits are divided by
 
     def predict(self, batch: Batch, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
         _check_size(batch)
         if options.kind == "linear":
             gaussian = GaussianOutputs(*self.linear(batch), samples=options.samples, seed=options.seed)
-            return self.likelihood.from_gaussian(gaussian, noise=noise, link=options.link)
+            return self.from_gaussian(gaussian, noise=noise, link=options.link)
         generator = torch.Generator().manual_seed(options.seed)
         networks = self.sampled(linear=options.is_linear)
         (drawn,) = networks.outputs([batch], samples=options.samples, generator=generator)
-        return self.likelihood.from_samples(drawn, self.outputs(batch), noise=noise)
+        return self.from_samples(drawn, self.outputs(batch), noise=noise)
+
+    def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
+        """Return the prediction for outputs that are Gaussian, at the temperature of this predictor."""
+        prediction = self.likelihood.from_gaussian(outputs.at_temperature(self.temperature), noise=noise, link=link)
+        return prediction if self.temperature == 1 else replace(prediction, plain=outputs.mean)
+
+    def from_samples(self, outputs: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
+        """Return the prediction for outputs (M, N, C) of sampled networks, at the temperature of this predictor."""
+        scaled = outputs if self.temperature == 1 else outputs / self.temperature
+        return self.likelihood.from_samples(scaled, plain, noise=noise)
 
     def predict_parts(
         self,
@@ -142,7 +153,7 @@ class Predictor:
         networks = self.sampled(linear=options.is_linear)
         checked = (_check_size(batch) for batch in batches)
         for drawn in networks.over(checked, samples=options.samples, seed=options.seed, often=often, tick=tick):
-            yield self.likelihood.from_samples(drawn.outputs, drawn.plain, noise=noise)
+            yield self.from_samples(drawn.outputs, drawn.plain, noise=noise)
 
 
 def _check_size(batch: Batch) -> Batch:
