@@ -251,7 +251,7 @@ class Telling:
         yield from data
 
 def fit(loader, **options):
-    return Laplace(model, "classification", rank=7).fit(loader, progress=False, **options)
+    return flat_laplace(model, "classification", rank=7).fit(loader, progress=False, **options)
 
 fit(data).save(f"{out}/whole.safetensors", curvature=True)
 started = time.monotonic()

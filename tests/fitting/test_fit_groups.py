@@ -33,7 +33,7 @@ def make_laplace(case: str = NESTED, **options: Any) -> Laplace:
 
 def budget_of(laplace: Laplace, data: Data) -> int:
     """Return the least that each layer alone takes where what is finished is elsewhere."""
-    request = laplace.structure.with_options(rank=5).statistics()
+    request = laplace.structure.statistics()
     request = request | StatisticsRequest(inputs=laplace.prior.needs_inputs)
     needed = layer_memory(laplace.layers, probe(laplace.model, data[0][0]), request, laplace.settings.for_fit())
     budget = max(peak_bytes([one]) for one in needed.values())
