@@ -30,7 +30,7 @@ class Curvature:
     block: Tensor | None = None  # (G * A, G * A): the exact information matrix, row-major
 
 
-_WHOLE = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
+TENSORS = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Fit:
 
 def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a layer's curvature as flat tensors and plain values, for a file."""
-    tensors = {key: getattr(curvature, key) for key in _WHOLE}
+    tensors = {key: getattr(curvature, key) for key in TENSORS}
     for basis, eigen in curvature.bases.items():
         tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
     if curvature.inputs is not None:
