@@ -225,12 +225,12 @@ def test_an_update_in_groups_may_reach_a_layer_for_the_first_time(reaches: bool,
     torch.manual_seed(0)
     model = Branching()
     first, second = [torch.randn(6, 40)], [torch.randn(5, 40), torch.randn(5, 40) + 200 * reaches]
-    whole, parted = (Laplace(model, "classification", rank=5).fit(first, progress=False) for _ in range(2))
+    whole, parted = (flat_laplace(model, "classification", rank=5).fit(first, progress=False) for _ in range(2))
     whole.fit(second, update=True, progress=False)
     needed = layer_memory(
         parted.layers,
         probe(model, second[0]),
-        STRUCTURES["inf"].request({"rank": 5}) | StatisticsRequest(inputs=parted.prior.needs_inputs),
+        parted.structure.statistics() | StatisticsRequest(inputs=parted.prior.needs_inputs),
         parted.settings.for_fit(),
     )
     needed = {name: replace(one, sums=(one.sums[0], 2 * one.sums[1])) for name, one in needed.items()}  # of an update
