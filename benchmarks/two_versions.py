@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.common import ROOT, environment, write_results
+
 from infoform.common.provenance import commit
 
 NETWORKS = ("mlp", "lenet", "resnet18")
