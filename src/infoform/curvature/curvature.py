@@ -17,7 +17,25 @@ from infoform.likelihoods import DataSummary
 
 @dataclass(frozen=True)
 class Curvature:
-    """Statistics of one layer, each an average over examples; None where the fit was not asked for it."""
+    """Statistics of one layer, each an average over examples; None where the fit was not asked for it.
+
+    Args:
+        name: The layer's name.
+        shape: (G, A), outputs and inputs of the layer; a bias is one more input.
+        positions: How often an example uses the weight, on average.
+        input_factor: E Σ_s a aᵀ (A, A), averaged over the groups of a grouped convolution.
+        inputs: The spectrum of the input factor, where that is not kept whole.
+        gradient_factor: E Σ_v,s g gᵀ (G, G).
+        diagonal: E Σ_v ∇² (G, A), the exact diagonal of the information.
+        bases: Eigenbases by name, "gradient" or "activation".
+        block: The exact information matrix (G * A, G * A), row-major.
+
+    Example:
+        ```python
+        curvature = laplace.curvature["0"]
+        assert curvature.diagonal.shape == curvature.shape
+        ```
+    """
 
     name: str
     shape: tuple[int, int]  # (G, A)
