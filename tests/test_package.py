@@ -42,7 +42,7 @@ def test_importing_the_package_and_the_command_does_not_import_torch() -> None:
 
 def test_functions_keep_their_names_once_their_files_are_imported() -> None:
     code = (
-        "import infoform.planner, infoform.acquisition; from infoform.planner import MAX_RANK; import infoform; "
+        "import infoform.planner, infoform.acquisition; from infoform.planner import plan; import infoform; "
         "print(callable(infoform.plan), callable(infoform.acquire))"
     )
     assert _in_a_fresh_process(code) == "True True"

@@ -153,6 +153,7 @@ class Settings:
         rest = dict(flat)
         label = rest.pop("structure")
         own = {name: rest.pop(name) for name in ("layers", "prior_rank", "seed")}
+        check_whole("prior_rank", own["prior_rank"], least=0)
         given = {name: rest.pop(name) for name in FIT_OPTIONS if name in rest}
         fit = FitOptions(**{"input_rank": own["prior_rank"], **given})
         if structure is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from infoform.experiments import Experiment, Result, Settings
 
@@ -10,9 +10,9 @@ from infoform.experiments import Experiment, Result, Settings
 class Sums(Experiment[Settings]):
     """A piece is a number."""
 
-    name: ClassVar[str] = "toy-experiment"
-    summary: ClassVar[str] = "Numbers, doubled."
-    reproduces: ClassVar[str] = "nothing"
+    name = "toy-experiment"
+    summary = "Numbers, doubled."
+    reproduces = "nothing"
 
     def settings(self, *, quick: bool = False, full: bool = False) -> Settings:
         return Settings()

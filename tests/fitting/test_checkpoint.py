@@ -237,7 +237,7 @@ KILLED = """
 import os, random, signal, sys, time
 import torch
 from torch import nn
-from infoform import Laplace
+from infoform import Inf, Laplace
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -251,7 +251,7 @@ class Telling:
         yield from data
 
 def fit(loader, **options):
-    return Laplace(model, "classification", rank=7).fit(loader, progress=False, **options)
+    return Laplace(model, "classification", structure=Inf(rank=7)).fit(loader, progress=False, **options)
 
 fit(data).save(f"{out}/whole.safetensors", curvature=True)
 started = time.monotonic()

@@ -1,6 +1,7 @@
 """A fit in groups of layers is, bit for bit, the fit of all of them at once."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def make_laplace(case: str = NESTED, **options: Any) -> Laplace:
 
 def budget_of(laplace: Laplace, data: Data) -> int:
     """Return the least that each layer alone takes where what is finished is elsewhere."""
-    request = laplace.structure.with_options(rank=5).statistics()
+    request = laplace.structure.statistics()
     request = request | StatisticsRequest(inputs=laplace.prior.needs_inputs)
     needed = layer_memory(laplace.layers, probe(laplace.model, data[0][0]), request, laplace.settings.for_fit())
     budget = max(peak_bytes([one]) for one in needed.values())
@@ -204,3 +205,37 @@ def test_mistakes_get_one_sentence() -> None:
         make_laplace().fit(data, max_memory="much", progress=False)
     with pytest.raises(ValueError, match="gave no examples"):
         make_laplace().fit([], max_memory="1GB", progress=False)
+
+
+class Branching(nn.Module):
+    """Its second layer is used where the first input is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.often, self.seldom, self.head = nn.Linear(40, 30), nn.Linear(40, 30), nn.Linear(30, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.seldom(x) if float(x.detach()[0, 0]) > 100 else self.often(x)
+        outputs: Tensor = self.head(hidden.tanh())
+        return outputs
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+def test_an_update_in_groups_may_reach_a_layer_for_the_first_time(reaches: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Branching()
+    first, second = [torch.randn(6, 40)], [torch.randn(5, 40), torch.randn(5, 40) + 200 * reaches]
+    whole, parted = (flat_laplace(model, "classification", rank=5).fit(first, progress=False) for _ in range(2))
+    whole.fit(second, update=True, progress=False)
+    needed = layer_memory(
+        parted.layers,
+        probe(model, second[0]),
+        parted.structure.statistics() | StatisticsRequest(inputs=parted.prior.needs_inputs),
+        parted.settings.for_fit(),
+    )
+    needed = {name: replace(one, sums=(one.sums[0], 2 * one.sums[1])) for name, one in needed.items()}  # of an update
+    budget = max(peak_bytes([one]) for one in needed.values())
+    assert len(choose_groups(needed, budget=budget, stays=False)) > 1
+    parted.fit(second, update=True, max_memory=budget, offload=tmp_path, progress=False)
+    check_same(parted, whole)
+    assert ("seldom" in parted.curvature) == reaches

@@ -45,7 +45,7 @@ WHOLE_WAY = """
 with torch.no_grad():
     model(images[:64])
 before = resident("VmRSS")
-laplace = infoform.Laplace(model, "classification", structure=sys.argv[1], rank=100)
+laplace = infoform.Laplace(model, "classification", structure=sys.argv[1])  # at rank 100
 laplace.fit(list(zip(images.split(64), labels.split(64))), progress=False)
 laplace.prior_precision = 10.0
 drawn = laplace.sample(2)
@@ -62,7 +62,8 @@ print(resident("VmHWM") - before)
 """
 
 LINEAR = """
-laplace = infoform.Laplace(model, "classification", rank=100, basis_size=100)
+structure, options = infoform.Inf(rank=100), infoform.FitOptions(basis_size=100)
+laplace = infoform.Laplace(model, "classification", structure=structure, fit_options=options)
 laplace.fit([(images[:64], labels[:64])], progress=False)
 laplace.prior_precision = 10.0
 posterior = laplace.posterior()
@@ -76,7 +77,7 @@ print(resident("VmHWM") - before)
 
 FIT = """
 batches = [(images[:128], labels[:128])] * 2  # as many as wait for each other
-how = {"structure": sys.argv[1], "rank": 100, "chunk": sys.argv[2]}
+how = {"structure": sys.argv[1], "fit_options": infoform.FitOptions(chunk=sys.argv[2])}  # at rank 100
 infoform.Laplace(model, "classification", **how).fit(batches[:1], progress=False)  # libraries, and buffers of threads
 before = start()
 laplace = infoform.Laplace(model, "classification", **how).fit(batches, progress=False)

@@ -123,7 +123,13 @@ def trainer(tmp_path: Path) -> Trainer:
 @pytest.mark.filterwarnings("ignore:the best prior_precision")  # labels are random
 def test_the_posterior_of_a_trainer(trainer: Trainer) -> None:
     trainer.train()
-    laplace = laplace_of_trainer(trainer, progress=False, structure="diag", layers=["classifier"], fisher="exact")
+    laplace = laplace_of_trainer(
+        trainer,
+        progress=False,
+        structure="diag",
+        layers=["classifier"],
+        fit_options=infoform.FitOptions(fisher="exact"),
+    )
     assert laplace.likelihood.name == "classification"
     assert laplace.model is trainer.model
     data = Sentences(16, 0).batch

@@ -17,7 +17,25 @@ from infoform.likelihoods import DataSummary
 
 @dataclass(frozen=True)
 class Curvature:
-    """Statistics of one layer, each an average over examples; None where the fit was not asked for it."""
+    """Statistics of one layer, each an average over examples; None where the fit was not asked for it.
+
+    Args:
+        name: The layer's name.
+        shape: (G, A), outputs and inputs of the layer; a bias is one more input.
+        positions: How often an example uses the weight, on average.
+        input_factor: E Σ_s a aᵀ (A, A), averaged over the groups of a grouped convolution.
+        inputs: The spectrum of the input factor, where that is not kept whole.
+        gradient_factor: E Σ_v,s g gᵀ (G, G).
+        diagonal: E Σ_v ∇² (G, A), the exact diagonal of the information.
+        bases: Eigenbases by name, "gradient" or "activation".
+        block: The exact information matrix (G * A, G * A), row-major.
+
+    Example:
+        ```python
+        curvature = laplace.curvature["0"]
+        assert curvature.diagonal.shape == curvature.shape
+        ```
+    """
 
     name: str
     shape: tuple[int, int]  # (G, A)
@@ -30,7 +48,7 @@ class Curvature:
     block: Tensor | None = None  # (G * A, G * A): the exact information matrix, row-major
 
 
-_WHOLE = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
+TENSORS = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,7 @@ class Fit:
 
 def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return a layer's curvature as flat tensors and plain values, for a file."""
-    tensors = {key: getattr(curvature, key) for key in _WHOLE}
+    tensors = {key: getattr(curvature, key) for key in TENSORS}
     for basis, eigen in curvature.bases.items():
         tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
     if curvature.inputs is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infoform.curvature.curvature import _WHOLE, Curvature, Fit, pack_curvature, unpack_curvature
+from infoform.curvature.curvature import TENSORS, Curvature, Fit, pack_curvature, unpack_curvature
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import DataSummary
@@ -22,7 +22,11 @@ def merge_fits(
 ) -> Fit:
     """Return the fit of both data sets together; the bases of both must be the same.
 
-    `fetch` brings a layer of the first to where the second is, `keep` puts the merged one to where it is to be.
+    Args:
+        one: The fit of the first data set.
+        other: The fit of the second data set.
+        fetch: Brings the curvature of a layer of the first fit to the device of the second.
+        keep: Puts the merged curvature of a layer to where it is to be.
     """
     first, second = one.summary, other.summary
     total = first.num_examples + second.num_examples
@@ -56,7 +60,7 @@ def merge_fits(
         positions = None
         if a.positions is not None and b.positions is not None:
             positions = a.positions * (1 - share) + b.positions * share
-        whole: dict[str, Any] = {key: merge(getattr(a, key), getattr(b, key)) for key in _WHOLE}
+        whole: dict[str, Any] = {key: merge(getattr(a, key), getattr(b, key)) for key in TENSORS}
         merged[name] = keep(replace(a, positions=positions, inputs=inputs, bases=bases, **whole))
     log_likelihood = None
     if first.log_likelihood is not None and second.log_likelihood is not None:

@@ -20,9 +20,9 @@ class StatisticsRequest:
     factors: bool = False
     diagonal: bool = False
     bases: frozenset[str] = frozenset()
-    columns: int | None = None  # of large bases that are enough; None for all
-    cores: tuple[str, ...] = ()  # bases some of whose pairs are measured together,
-    core_size: int = 0  # as many of them
+    columns: int | None = None  # leading columns that are enough of a large basis; None for all
+    cores: tuple[str, ...] = ()  # bases for which products of some pairs are measured
+    core_size: int = 0  # pairs of a core
     block: bool = False
 
     def __or__(self, other: "StatisticsRequest") -> "StatisticsRequest":
@@ -66,9 +66,10 @@ class FitSettings:
 
 
 def selects_examples(request: StatisticsRequest, settings: FitSettings) -> bool:
-    """Whether bases are found from, and measured on, chosen examples: where a diagonal of all of them makes up for it.
+    """Whether bases are found from, and measured on, selected examples.
 
-    Kronecker factors, and bases found from them, are those of every example.
+    They may be where the diagonal, which is that of every example, makes up for the examples left out. Kronecker
+    factors, and bases found from Kronecker factors, are those of every example.
     """
     if settings.basis_floor == 0:
         return False
@@ -77,12 +78,18 @@ def selects_examples(request: StatisticsRequest, settings: FitSettings) -> bool:
 
 
 def rereads_selected(request: StatisticsRequest, settings: FitSettings) -> bool:
-    """Whether the second pass reads chosen examples alone: where the first has summed the diagonal of the others."""
+    """Whether the second pass reads the selected examples alone, as the first has summed the diagonal of the others."""
     return settings.basis_data == 1 and selects_examples(request, settings)
 
 
 def kept_columns(size: int, request: StatisticsRequest, basis_size: int | str | None) -> int:
-    """Return how many leading columns of U_A or U_G a fit keeps, of as many as the layer has inputs or outputs."""
+    """Return how many leading columns of U_A or U_G a fit keeps.
+
+    Args:
+        size: The inputs or the outputs of the layer.
+        request: What the fit is asked for.
+        basis_size: The columns that the user asks for; "auto" for as many as the request needs, None for all.
+    """
     if isinstance(basis_size, int):
         return min(size, basis_size)
     if basis_size is None or request.columns is None or size <= max(EXACT_LIMIT, 2 * request.columns):

@@ -1,17 +1,21 @@
-"""Where a part of the examples tells enough: which of them count, and for how much."""
+"""Statistics for which a part of the examples is enough: which examples count, and with which weight."""
 
 import torch
 from torch import Tensor
 
-STRIDE = 8  # where a part of the data tells enough, one example in so many stands for its neighbours,
-WHOLE_RESIDUAL = 64  # after so many that are all taken: for the residual of a truncated basis
-WHOLE_INPUTS = 16  # and for the inputs that the activation prior looks at
+STRIDE = 8  # one example in so many counts, and stands for its neighbours,
+WHOLE_RESIDUAL = 64  # after so many first examples that all count: for the residual of a truncated basis
+WHOLE_INPUTS = 16  # the same for the inputs that the activation prior looks at
 
 
 def subsample_weights(numbers: range | Tensor, *, whole: int) -> Tensor:  # (N,)
-    """Return how much each example counts where a part of them is enough: those left out are made up for by others.
+    """Return the weight of each example; the examples left out have weight zero, and others make up for them.
 
     The weights depend on an example's number alone, so neither the batch size nor an update changes them.
+
+    Args:
+        numbers: The numbers of the examples.
+        whole: How many first examples all count.
     """
     numbers = as_tensor(numbers) if isinstance(numbers, range) else numbers
     weights = (numbers % STRIDE == 0).double() * STRIDE

@@ -1,8 +1,9 @@
-"""A fit that survives: all that it has summed, written to a folder every so often, and read when it is started again.
+"""A fit in a folder: all that it has summed is written there every so often, and read when the fit is started again.
 
-One file for the pass that is under way, replaced as a whole, so that there is always a complete one. It says which fit
-it belongs to (model, settings, layers, likelihood), and no other goes on from it. Tensors come back with the strides
-that they had: products, and so the last bits of the result, may depend on how a matrix lies in memory.
+There is one file for the pass that is under way. It is replaced as a whole, so that there is always a complete file.
+The file says which fit it belongs to (model, settings, layers, likelihood), and no other fit goes on from it. Tensors
+come back with the strides that they had: products, and so the last bits of the result, may depend on how a matrix lies
+in memory.
 """
 
 import json
@@ -27,9 +28,9 @@ from torch import Tensor
 from infoform.common import files as storage
 from infoform.common.same_work import Difference, Identity, refusal
 
-SHARE = 0.05  # of the time, at most, is spent on writing, unless it is to be done after every batch
+SHARE = 0.05  # share of the time, at most, that is spent on writing, unless the fit is to be written after every batch
 SHOWN = 3  # differences that an error names
-FINISHED = 3  # the stage after both passes, of a group of layers that waits for the others
+FINISHED = 3  # the stage after both passes, of a group of layers that waits for the other groups
 NAME = re.compile(r"pass-(\d+)(?:\.(\d+)-of-(\d+))?\.safetensors")
 
 
@@ -83,7 +84,11 @@ class Checkpoint:
 
     @contextmanager
     def open(self, identity: Mapping[str, Any]) -> Iterator[None]:
-        """Use the folder for the fit that these names and values tell from others; Ctrl-C waits for the batch's end."""
+        """Use the folder for one fit; Ctrl-C waits for the end of a batch.
+
+        Args:
+            identity: Names and values that tell the fit from others.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(f"checkpoint must be a folder, and '{self.folder}' is a file; name another.")
         for other in self._whole.glob("pass-*") if self._whole is not None else self.folder.glob("group-*/pass-*"):
@@ -116,7 +121,11 @@ class Checkpoint:
         return max(own)
 
     def read(self, stage: int, *, device: torch.device) -> Snapshot:
-        """Return what was written of this pass; a ValueError if the file is damaged, or of another fit."""
+        """Return the snapshot of a pass, with its tensors on a device.
+
+        Raises:
+            ValueError: The file is damaged, or is of another fit.
+        """
         path = self._path(stage)
         remedy = "name another folder, or delete it to start again"
         try:
@@ -135,7 +144,7 @@ class Checkpoint:
         return Snapshot(saved["checkpoint"]["stage"], restored, saved["checkpoint"]["values"])
 
     def write(self, snapshot: Snapshot) -> None:
-        """Put this in the place of what was written of this pass before."""
+        """Write a snapshot in the place of the one that was written of its pass before."""
         started = time.monotonic()
         strides = {name: list(one.stride()) for name, one in snapshot.tensors.items() if not one.is_contiguous()}
         path = self._path(snapshot.stage)

@@ -61,7 +61,8 @@ def fit_in_groups(
     for part in parts:
         if part is not None:
             part.clear()
-    return _joined(fits, order=task.layers)
+    # an update has the layers of the fit before first, as without groups
+    return _joined(fits, order=[*(() if previous is None else previous.curvature), *task.layers])
 
 
 def _groups(task: FitTask, loader: Iterable[Any], *, max_memory: int, update: bool) -> list[list[str]]:
@@ -83,7 +84,9 @@ def _groups(task: FitTask, loader: Iterable[Any], *, max_memory: int, update: bo
 
 def _fit_of(fit: Fit, names: Collection[str]) -> Fit:
     """Return the part of a fit that is of some layers."""
-    return replace(fit, curvature={name: one for name, one in fit.curvature.items() if name in names})
+    curvature = {name: one for name, one in fit.curvature.items() if name in names}
+    unreached = {name: reason for name, reason in fit.unreached.items() if name in names}
+    return replace(fit, curvature=curvature, unreached=unreached)
 
 
 def _check_same_data(fits: Sequence[Fit]) -> None:

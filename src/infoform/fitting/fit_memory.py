@@ -1,9 +1,9 @@
-"""What the fit of some layers holds at a time, and how to part layers into groups that a budget holds.
+"""The memory that the fit of some layers takes, and how to part layers into groups that keep a budget.
 
-Every pass holds running sums and waiting gradients of all its layers, what a backward pass to the first of them saves,
-and patches and gradients of one layer; between passes one layer is decomposed. What is finished may stay, too. Layers
-are taken in the order of their calls: activations before the first one of a group are not held, so that later groups
-need less of them while more is finished.
+Every pass holds the running sums and the waiting gradients of all its layers, the activations that a backward pass to
+the first of its layers needs, and patches and gradients of one layer. Between the passes the moments of one layer are
+decomposed. The curvature of finished layers may stay in memory, too. Layers are taken in the order of their calls:
+activations before the first layer of a group are not held, so that later groups need fewer activations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,14 @@ class LayerMemory:
 def layer_memory(
     layers: Mapping[str, Layer], seen: ProbeResult, request: StatisticsRequest, settings: FitSettings
 ) -> dict[str, LayerMemory]:
-    """Return what each layer takes, in the order of their calls; layers that were not called come last."""
+    """Return the memory of each layer, in the order of their calls; layers that were not called come last.
+
+    Args:
+        layers: The layers that are fitted.
+        seen: What an example batch has told of the model.
+        request: The statistics that the fit is asked for.
+        settings: How they are measured.
+    """
     single = settings.fisher != "exact" and settings.fisher_samples == 1
     order = [name for name in seen.uses if name in layers] + [name for name in layers if name not in seen.uses]
     limits = ChunkLimits.of(settings.chunk, model_bytes=seen.model_bytes, single=single)
@@ -66,7 +73,16 @@ def peak_bytes(layers: Iterable[LayerMemory]) -> int:
 
 
 def choose_groups(given: Mapping[str, LayerMemory], *, budget: int, stays: bool) -> list[list[str]]:
-    """Return layers that are fitted together, as many as fit; `stays` if what is finished counts as well."""
+    """Return the names of the layers that are fitted together, as many in each group as the budget holds.
+
+    Args:
+        given: The memory of each layer, in the order of their calls.
+        budget: Bytes that a group may take.
+        stays: Whether the curvature of finished layers takes memory of the same device.
+
+    Raises:
+        ValueError: A layer alone takes more than the budget.
+    """
     groups: list[list[str]] = []
     finished = 0
     for name, one in given.items():
@@ -83,7 +99,7 @@ def choose_groups(given: Mapping[str, LayerMemory], *, budget: int, stays: bool)
 
 
 def largest_peak(given: Mapping[str, LayerMemory], groups: Sequence[Sequence[str]], *, stays: bool) -> int:
-    """Return the most that a fit in these groups holds at a time."""
+    """Return the most bytes that a fit in these groups holds at a time; the arguments are as for `choose_groups`."""
     peak = finished = 0
     for group in groups:
         peak = max(peak, finished + peak_bytes(given[name] for name in group))

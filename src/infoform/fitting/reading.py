@@ -58,9 +58,9 @@ class BatchExamples:
 class Reading(ABC):
     """A way to read the examples of a pass."""
 
-    @abstractmethod
     def cut(self, batch: Batch, start: int) -> BatchPart:
-        """Return the part of a batch that goes through the network, after `start` examples of this process."""
+        """Return the part of a batch that goes through the network, after `start` examples of this process: all."""
+        return BatchPart(batch, start)
 
     @abstractmethod
     def examples(self, vectors: Tensor, numbers: Tensor, part: BatchPart, *, new_layer: bool) -> BatchExamples:
@@ -88,9 +88,6 @@ class Reading(ABC):
 class EveryExample(Reading):
     """Reads every example, and tells none from the others."""
 
-    def cut(self, batch: Batch, start: int) -> BatchPart:
-        return BatchPart(batch, start)
-
     def examples(self, vectors: Tensor, numbers: Tensor, part: BatchPart, *, new_layer: bool) -> BatchExamples:
         return BatchExamples(numbers)
 
@@ -100,9 +97,6 @@ class SelectingExamples(Reading):
 
     def __init__(self, selector: ExampleSelector) -> None:
         self._selector = selector
-
-    def cut(self, batch: Batch, start: int) -> BatchPart:
-        return BatchPart(batch, start)
 
     def examples(self, vectors: Tensor, numbers: Tensor, part: BatchPart, *, new_layer: bool) -> BatchExamples:
         selected = self._selector.select(vectors, numbers, every=new_layer and int(numbers[0]) >= WHOLE)
@@ -124,9 +118,6 @@ class MeasuringSelected(Reading):
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
-
-    def cut(self, batch: Batch, start: int) -> BatchPart:
-        return BatchPart(batch, start)
 
     def examples(self, vectors: Tensor, numbers: Tensor, part: BatchPart, *, new_layer: bool) -> BatchExamples:
         return BatchExamples(numbers, self._selection.select(vectors, numbers))

@@ -79,8 +79,8 @@ def train(
     with isolated(seed):
         network = factory()
     optimizer = torch.optim.Adam(network.parameters(), training.learning_rate, weight_decay=training.l2)
-    wanted = {**asdict(training), "seed": seed, "examples": len(images)}
-    losses, seconds = _resume(path, network, optimizer, wanted) if path.exists() else ([], 0.0)
+    settings = {**asdict(training), "seed": seed, "examples": len(images)}
+    losses, seconds = _resume(path, network, optimizer, settings) if path.exists() else ([], 0.0)
     loader = Shuffled(images, labels, training.batch_size, augment)
     for epoch in range(len(losses), training.epochs):
         begun = time.perf_counter()
@@ -97,7 +97,7 @@ def train(
                 total += float(loss.detach()) * len(batch)
         losses.append(total / len(images))
         seconds += time.perf_counter() - begun
-        _save(path, network, optimizer, {"settings": wanted, "losses": losses, "seconds": seconds})
+        _save(path, network, optimizer, {"settings": settings, "losses": losses, "seconds": seconds})
         report(f"{path.stem}: epoch {epoch + 1} of {training.epochs}, loss {losses[-1]:.4f}, {seconds:.0f} s")
     network.eval()
     return Trained(network, losses, seconds)
@@ -111,10 +111,10 @@ def _save(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, fact
 
 
 def _resume(
-    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, wanted: dict[str, Any]
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, settings: dict[str, Any]
 ) -> tuple[list[float], float]:
     saved = torch.load(path, weights_only=True)
-    differences = Identity(wanted).differences(saved["settings"])
+    differences = Identity(settings).differences(saved["settings"])
     if differences:
         what = f"'{path}' holds a network trained with other settings"
         raise ValueError(refusal(what, differences, remedy="move it away, or choose another cache"))
