@@ -22,6 +22,7 @@ from infoform.fitting.fit import FitTask, fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood, get_likelihood
+from infoform.likelihoods.temperature import check_temperature
 from infoform.network.batches import device_of, read_inputs
 from infoform.network.coverage import Coverage, describe, find_layers
 from infoform.network.sharding import distributed_sampler, unwrap
@@ -41,7 +42,6 @@ from infoform.tuning.by_evidence import maximise_evidence
 from infoform.tuning.by_validation import ValidationData, search_on_validation
 from infoform.tuning.evidence import log_evidence
 from infoform.tuning.search import Trial
-from infoform.tuning.temperature import check_temperature
 
 
 class Laplace:
