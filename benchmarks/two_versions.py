@@ -9,7 +9,6 @@ machine is fast and slow for minutes at a time. Writes benchmarks/results/two_ve
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.common import ROOT, environment, write_results
+from benchmarks.common import ROOT, environment, read_results, write_results
 
 from infoform.common.provenance import commit
 
@@ -29,9 +28,9 @@ import sys, time
 import torch
 from torch.nn import functional
 import infoform
-from benchmarks.speed.networks import NETWORKS
+from benchmarks.speed.networks import FULL
 
-model, batches = NETWORKS[sys.argv[1]].build()
+model, batches = FULL[sys.argv[1]].build()
 batches = list(batches)
 
 def plain():
@@ -124,9 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args(arguments)
     commits = [commit(tree) for tree in (given.before, ROOT)]
-    found = {network: compare((given.before.resolve(), ROOT), network, given.rounds) for network in given.networks}
-    results = {"before": commits[0], "after": commits[1], "rounds": given.rounds, **environment(), "networks": found}
-    write_results("two_versions", json.loads(json.dumps(results)))
+    for network in given.networks:
+        found = compare((given.before.resolve(), ROOT), network, given.rounds)
+        row = {"before": commits[0], "after": commits[1], "rounds": given.rounds, **environment(), "methods": found}
+        results = read_results("two_versions", empty={})
+        write_results("two_versions", {**results, network: row})
 
 
 if __name__ == "__main__":
