@@ -104,6 +104,8 @@ class Laplace:
         self._present: _Present | None = None
         self._warned = False
         self.trials: list[Trial] = []
+        self.plain_trial: Trial | None = None
+        self.tuning_note = ""
 
     @property
     def structure(self) -> Structure:
@@ -281,6 +283,7 @@ class Laplace:
         objective: str | None = None,
         per_layer: bool = False,
         noise: str = "residuals",
+        temperature: bool = False,
         method: str = "grid",
         trials: int = 27,
         prior_precision: tuple[float, float] = (1e-7, 1e6),
@@ -292,7 +295,7 @@ class Laplace:
         path: str | PathLike[str] | None = None,
         progress: bool = True,
     ) -> "Laplace":
-        """Set τ (and, by a search, N) to the best found: by evidence, or on validation data where these are given.
+        """Set τ (and, by a search, T and N) to the best found: by evidence, or on validation data where given.
 
         Args:
             val_loader: Data that the network was not trained on. Without it τ is found by evidence.
@@ -301,6 +304,7 @@ class Laplace:
             objective: What a trial on validation data is scored by: "nll", "ece" or "brier".
             per_layer: By evidence, one τ for each layer.
             noise: "evidence" tunes the free noise of a regression, too; "residuals" leaves it.
+            temperature: On validation data, whether T is searched together with τ; outputs must be logits.
             method: "grid", "random" or "optuna".
             trials: How many pairs (N, τ) are tried.
             prior_precision: Range of τ that is searched.
@@ -313,7 +317,8 @@ class Laplace:
             progress: Whether a bar is shown.
 
         Returns:
-            This object; `trials` has all trials of a search.
+            This object; `trials` has all trials of a search. With `temperature=True`, `plain_trial` is that of the
+            network alone at its best temperature, and `tuning_note` says so where no posterior was better.
 
         Raises:
             ValueError: If the validation data have no targets, or an argument has a value that it cannot have.
@@ -329,13 +334,19 @@ class Laplace:
         chosen, own = self._chosen_prior(prior, structure), self.settings.resolve(structure)
         if val_loader is None:
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
+            check_choice("temperature (without val_loader)", temperature, (False,))
             self._tune_by_evidence(own, chosen, per_layer, free_noise=noise == "evidence")
         else:
             check_choice("noise (with val_loader)", noise, ("residuals",))
+            if temperature and not self.likelihood.has_logits:
+                raise ValueError(
+                    f"temperature=True is for logits, and the outputs of the {self.likelihood.name} likelihood are "
+                    "none; leave it out."
+                )
             examples = float(fitted.fit.summary.num_examples)
             options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
             chosen = chosen.tuned(by_evidence=False)
-            self.trials, best = search_on_validation(
+            tuned = search_on_validation(
                 ValidationData.read(val_loader, seed=options.seed),
                 lambda count, tau: self._predictor(
                     self.posterior(structure=own, prior=chosen.with_precision(tau), num_data=count)
@@ -347,6 +358,7 @@ class Laplace:
                 trials=trials,
                 num_data=(examples, examples) if num_data is None else num_data,
                 prior_precision=prior_precision,
+                temperature=temperature,
                 path=path,
                 settings={
                     "posterior": replace(self.settings, structure=own).flat(),
@@ -356,7 +368,11 @@ class Laplace:
                 },
                 progress=progress,
             )
+            best = tuned.best
+            self.trials, self.plain_trial, self.tuning_note = tuned.trials, tuned.plain, tuned.note
             self.prior, self.num_data = chosen.with_precision(best.prior_precision), best.num_data
+            if temperature:
+                self.temperature = best.temperature
         self.settings = replace(self.settings, structure=own)
         self._default_prior = self._default_prior and prior is None
         return self

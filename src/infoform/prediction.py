@@ -6,10 +6,12 @@ A prediction tells by itself what it answers: one of C classes, C yes/no labels,
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
+
+Examples = TypeVar("Examples", bound=Any)  # a dataclass of tensors, by example along axis 1 of `samples`, 0 of others
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,24 +172,24 @@ class Prediction:
         return self.probs
 
 
-def join_predictions(parts: Sequence[Prediction]) -> Prediction:
-    """Return the predictions of several batches as one.
+def join_predictions(parts: Sequence[Examples]) -> Examples:
+    """Return the predictions, or other values by example, of several batches as one.
 
     Args:
-        parts: predictions of the batches, in order.
+        parts: values of the batches, in order.
 
     Returns:
-        One prediction of all examples.
+        One value of all examples.
     """
     first = parts[0]
     values: dict[str, Any] = {}
-    for field in fields(Prediction):
+    for field in fields(first):
         if isinstance(getattr(first, field.name), Tensor):
             values[field.name] = torch.cat([getattr(part, field.name) for part in parts], dim=_example_axis(field.name))
     return replace(first, **values)
 
 
-def select_examples(prediction: Prediction, places: Tensor) -> Prediction:  # (n,)
+def select_examples(prediction: Examples, places: Tensor) -> Examples:  # (n,)
     """Return the prediction of some examples, in the order of `places`.
 
     Args:
@@ -198,14 +200,14 @@ def select_examples(prediction: Prediction, places: Tensor) -> Prediction:  # (n
         The prediction of these n examples, on the device of `prediction`.
     """
     values: dict[str, Any] = {}
-    for field in fields(Prediction):
+    for field in fields(prediction):
         value = getattr(prediction, field.name)
         if isinstance(value, Tensor):
             values[field.name] = value.index_select(_example_axis(field.name), places.to(value.device))
     return replace(prediction, **values)
 
 
-def move_prediction(prediction: Prediction, device: torch.device | str) -> Prediction:
+def move_prediction(prediction: Examples, device: torch.device | str) -> Examples:
     """Return the prediction with its tensors on a device.
 
     Args:
@@ -216,7 +218,7 @@ def move_prediction(prediction: Prediction, device: torch.device | str) -> Predi
         The same prediction there.
     """
     values: dict[str, Any] = {}
-    for field in fields(Prediction):
+    for field in fields(prediction):
         value = getattr(prediction, field.name)
         if isinstance(value, Tensor):
             values[field.name] = value.to(device)

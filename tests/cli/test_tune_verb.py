@@ -153,3 +153,21 @@ def test_a_damaged_run(fitted: Path, fail: Fail) -> None:
 def test_another_network_than_the_fits(fitted: Path, fail: Fail) -> None:
     said = fail("tune", "run", "--model", "model.py:regressor", "--weights", "regressor.ckpt")
     assert said.startswith("the file belongs to another model")
+
+
+def test_a_temperature_is_searched_and_told(fitted: Path, succeed: Call, fail: Fail) -> None:
+    shown = succeed("tune", "run", *FEW, "--temperature").stdout
+    result = read(fitted / "tune.json")["result"]
+    best = min(result["trials"], key=lambda trial: trial["scores"]["nll"])
+    assert _loaded(fitted).temperature == best["temperature"] == result["temperature"]
+    assert result["temperature"] != 1
+    assert f"temperature T = {result['temperature']:.4g}." in shown
+    assert "--temperature was True, is False" in fail("tune", "run", *FEW)
+
+
+def test_a_regression_has_no_temperature(home: Path, succeed: Call, fail: Fail) -> None:
+    succeed("fit", "run", "-m", "model.py:regressor", "-w", "regressor.ckpt", *HEIGHTS)
+    data = ("--data", "trees.csv", "--trials", "3")
+    assert "--temperature is for logits, and the outputs of regression are none" in fail(
+        "tune", "run", *data, "--temperature"
+    )

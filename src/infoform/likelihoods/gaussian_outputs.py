@@ -4,6 +4,7 @@ f ~ N(mean, covariance)        one Gaussian for each of the N examples
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -49,7 +50,9 @@ class GaussianOutputs:
         """
         if temperature == 1:
             return self
-        return replace(self, mean=self.mean / temperature, covariance=self.covariance / temperature**2)
+        scaled = replace(self, mean=self.mean / temperature, covariance=self.covariance / temperature**2)
+        scaled.__dict__["_root"] = self._root / temperature  # found once for all temperatures
+        return scaled
 
     def draw(self) -> Tensor:  # (M, N, C)
         """Draw M times the outputs of all examples.
@@ -60,10 +63,14 @@ class GaussianOutputs:
         Returns:
             The draws, (M, N, C); the same ones at every call.
         """
-        values, vectors = torch.linalg.eigh(self.covariance.double())
-        root = ((vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT).to(self.mean.dtype)
         generator = torch.Generator().manual_seed(self.seed)
         shape = (self.samples, self.mean.shape[1])
         noise = torch.randn(shape, generator=generator, dtype=torch.float32).to(self.mean)
-        drawn: Tensor = self.mean + torch.einsum("ncd,md->mnc", root, noise)
+        drawn: Tensor = self.mean + torch.einsum("ncd,md->mnc", self._root, noise)
         return drawn
+
+    @cached_property
+    def _root(self) -> Tensor:  # (N, C, C)
+        values, vectors = torch.linalg.eigh(self.covariance.double())
+        root: Tensor = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
+        return root.to(self.mean.dtype)

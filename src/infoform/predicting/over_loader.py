@@ -1,7 +1,7 @@
 """One prediction for all of a loader's data, by one process or several, and a warning where sampling has spoiled it."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,12 @@ from torch.utils.data import DistributedSampler
 
 from infoform.common.processes import Processes
 from infoform.likelihoods import Likelihood
+from infoform.network.batches import device_of, read_batch
 from infoform.network.sharding import Shard, dealt_shard
 from infoform.predicting.predictor import PredictOptions, Predictor
+from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchStore
-from infoform.prediction import Prediction, join_predictions, move_prediction, select_examples
+from infoform.prediction import Examples, Prediction, join_predictions, move_prediction, select_examples
 
 
 def predict_all(
@@ -49,9 +51,44 @@ def predict_all(
     return every
 
 
+def outputs_of_all(
+    predictor: Predictor,
+    batches: Sequence[Any],
+    options: PredictOptions,
+    *,
+    sampler: DistributedSampler[Any] | None,
+    tick: Callable[[int], None] | None = None,
+) -> tuple[RawOutputs, Tensor | None]:
+    """Return the outputs for all batches before they become predictions, and the targets where every batch has them.
+
+    Args:
+        predictor: the model and its posterior.
+        batches: batches as `read_batch` takes them.
+        options: how to predict.
+        sampler: the sampler that dealt the batches out to processes, if one did; then all return the whole.
+        tick: called with the size of every batch that is done.
+    """
+    processes = Processes.running() if sampler is not None else Processes()
+    device = device_of(predictor.model)
+    with processes.together():
+        read = [read_batch(batch, device) for batch in batches]
+        parts = list(predictor.raw_outputs(read, options, tick=tick))
+        targets = [
+            predictor.likelihood.check_targets(batch.targets, raw.plain)
+            for batch, raw in zip(read, parts, strict=True)
+            if batch.targets is not None
+        ]
+        own = join_predictions(parts) if parts else None
+        given = torch.cat(targets) if parts and len(targets) == len(parts) else None
+        every = join_processes(own, given, processes=processes, shard=dealt_shard(sampler, processes))
+        if every is None:
+            raise ValueError("the loader gave no examples to predict.")
+    return every
+
+
 def join_processes(
-    prediction: Prediction | None, targets: Tensor | None, *, processes: Processes, shard: Shard
-) -> tuple[Prediction, Tensor | None] | None:
+    prediction: Examples | None, targets: Tensor | None, *, processes: Processes, shard: Shard
+) -> tuple[Examples, Tensor | None] | None:
     """Return the predictions of all processes in the order of the data, without a sampler's copies."""
     if processes.count == 1:
         return None if prediction is None else (prediction, targets)

@@ -22,6 +22,7 @@ from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.linear import gaussian_outputs
+from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
 from infoform.predicting.sampled_networks import SampledNetworks
 from infoform.prediction import Prediction
@@ -65,24 +66,46 @@ class Predictor:
 
     def predict(self, batch: Batch, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
-        _check_size(batch)
+        (raw,) = self.raw_outputs([batch], options)
+        return self.from_outputs(raw, options, noise=noise)
+
+    def raw_outputs(
+        self,
+        batches: Iterable[Batch],
+        options: PredictOptions,
+        *,
+        often: bool = False,
+        tick: Callable[[int], None] | None = None,
+    ) -> Iterator[RawOutputs]:
+        """Give the outputs for one batch after the other, before they become predictions.
+
+        Args:
+            batches: batches of at least one example.
+            options: how to predict.
+            often: whether outputs of sampled networks come after a few batches.
+            tick: called with the size of a batch whenever its share of the work is done.
+        """
+        checked = (_check_size(batch) for batch in batches)
         if options.kind == "linear":
-            gaussian = GaussianOutputs(*self.linear(batch), samples=options.samples, seed=options.seed)
-            return self.from_gaussian(gaussian, noise=noise, link=options.link)
-        generator = torch.Generator().manual_seed(options.seed)
+            for batch in checked:
+                yield RawOutputs(*self.linear(batch))
+                if tick is not None:
+                    tick(batch_size(batch))
+            return
         networks = self.sampled(linear=options.is_linear)
-        (drawn,) = networks.outputs([batch], samples=options.samples, generator=generator)
-        return self.from_samples(drawn, self.outputs(batch), noise=noise)
+        for drawn in networks.over(checked, samples=options.samples, seed=options.seed, often=often, tick=tick):
+            yield RawOutputs(drawn.plain, samples=drawn.outputs)
 
-    def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
-        """Return the prediction for outputs that are Gaussian, at the temperature of this predictor."""
-        prediction = self.likelihood.from_gaussian(outputs.at_temperature(self.temperature), noise=noise, link=link)
-        return prediction if self.temperature == 1 else replace(prediction, plain=outputs.mean)
-
-    def from_samples(self, outputs: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
-        """Return the prediction for outputs (M, N, C) of sampled networks, at the temperature of this predictor."""
-        scaled = outputs if self.temperature == 1 else outputs / self.temperature
-        return self.likelihood.from_samples(scaled, plain, noise=noise)
+    def from_outputs(self, raw: RawOutputs, options: PredictOptions, *, noise: float | None) -> Prediction:
+        """Return the prediction that these outputs make at the temperature of this predictor."""
+        if raw.samples is not None:
+            scaled = raw.samples if self.temperature == 1 else raw.samples / self.temperature
+            return self.likelihood.from_samples(scaled, raw.plain, noise=noise)
+        assert raw.covariance is not None
+        gaussian = GaussianOutputs(raw.plain, raw.covariance, samples=options.samples, seed=options.seed)
+        scaled_gaussian = gaussian.at_temperature(self.temperature)
+        prediction = self.likelihood.from_gaussian(scaled_gaussian, noise=noise, link=options.link)
+        return prediction if self.temperature == 1 else replace(prediction, plain=raw.plain)
 
     def predict_parts(
         self,
@@ -144,16 +167,8 @@ class Predictor:
         often: bool,
         tick: Callable[[int], None] | None,
     ) -> Iterator[Prediction]:
-        if options.kind == "linear":
-            for batch in batches:
-                yield self.predict(batch, options, noise=noise)
-                if tick is not None:
-                    tick(batch_size(batch))
-            return
-        networks = self.sampled(linear=options.is_linear)
-        checked = (_check_size(batch) for batch in batches)
-        for drawn in networks.over(checked, samples=options.samples, seed=options.seed, often=often, tick=tick):
-            yield self.from_samples(drawn.outputs, drawn.plain, noise=noise)
+        for raw in self.raw_outputs(batches, options, often=often, tick=tick):
+            yield self.from_outputs(raw, options, noise=noise)
 
 
 def _check_size(batch: Batch) -> Batch:

@@ -13,6 +13,7 @@ class TriedPair:
     num_data: float
     prior_precision: float
     scores: Mapping[str, float | None]
+    temperature: float = 1.0  # T at which it scored so
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class TuneResult:
     num_data: float
     noise: float | None
     trials: list[TriedPair]
+    temperature: float = 1.0  # T that the logits of predictions are divided by
 
     @property
     def searched(self) -> bool:

@@ -28,6 +28,7 @@ class Trial:
         num_data: N.
         prior_precision: τ.
         scores: By objective; the smaller the better.
+        temperature: T at which it scored so; 1 where it was not searched.
 
     Example:
         ```python
@@ -40,6 +41,7 @@ class Trial:
     num_data: float
     prior_precision: float
     scores: dict[str, float]
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,18 @@ class Search:
             if not 0 < low <= high < math.inf:
                 raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
 
-    def run(self, score: Callable[[float, float], dict[str, float]], tick: Callable[[int], None]) -> list[Trial]:
-        """Score every pair; `score` takes (N, τ)."""
+    def run(
+        self, score: Callable[[float, float], tuple[dict[str, float], float]], tick: Callable[[int], None]
+    ) -> list[Trial]:
+        """Score every pair; `score` takes (N, τ), and returns scores and a temperature."""
         done = self._read()
         for _ in done:
             tick(1)
         propose, tell = self._optuna(done) if self.method == "optuna" else self._listed(done)
         while len(done) < self.trials:
             pair = propose()
-            done.append(Trial(*pair, self._checked(score(*pair))))
+            scores, temperature = score(*pair)
+            done.append(Trial(*pair, self._checked(scores), temperature))
             tell(done[-1].scores[self.objective])
             self._write(done)
             tick(1)

@@ -43,6 +43,9 @@ class SearchOptions:
     num_data: Annotated[
         str | None, option("Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does.")
     ] = None
+    temperature: Annotated[
+        bool, option("Search", None, "Also search for a temperature of the logits, together with τ.", "--temperature")
+    ] = False
     restart: Annotated[bool, option("Search", None, "Forget the trials of an earlier search.", "--restart")] = False
 
 
@@ -105,6 +108,9 @@ def tune(
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
             if evidence.noise != EvidenceOptions.noise:
                 raise Mistake("--noise is for tuning by evidence; leave out --data, or --noise.")
+            if search.temperature and not opened.laplace.likelihood.has_logits:
+                name = opened.laplace.likelihood.name
+                raise Mistake(f"--temperature is for logits, and the outputs of {name} are none; leave it out.")
             if not search.restart:
                 _check_trials(context, opened.folder)
             loader = opened.read(data, labelled=True).loader
@@ -117,6 +123,7 @@ def tune(
                     trials=search.trials,
                     prior_precision=(search.low, search.high),
                     num_data=_range(search.num_data),
+                    temperature=search.temperature,
                     **vars(prediction),
                     path=opened.folder.trials,
                     progress=record.progress,
@@ -182,6 +189,10 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
     chosen = laplace.prior_precision
     told = f"{chosen:.4g}" if isinstance(chosen, float) else ", ".join(f"{k}: {v:.4g}" for k, v in chosen.items())
     record.console.print(f"prior precision τ = {told}, {how}.", highlight=False)
+    if laplace.plain_trial is not None:
+        record.console.print(f"temperature T = {laplace.temperature:.4g}.", highlight=False)
+    if laplace.tuning_note:
+        record.note(laplace.tuning_note)
     assert laplace.num_data is not None
     record.result = TuneResult(
         method="evidence" if objective is None else "search",
@@ -190,7 +201,8 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
         prior_precision_before=before,
         num_data=laplace.num_data,
         noise=laplace.noise,
-        trials=[TriedPair(trial.num_data, trial.prior_precision, trial.scores) for trial in shown],
+        trials=[TriedPair(trial.num_data, trial.prior_precision, trial.scores, trial.temperature) for trial in shown],
+        temperature=laplace.temperature,
     )
 
 

@@ -1,0 +1,148 @@
+"""τ and a temperature found together: no worse than a temperature alone, which stands beside them."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import infoform
+from infoform.metrics import evaluate
+from infoform.posteriors import STRUCTURES
+from infoform.predicting.predictor import KINDS
+from infoform.tuning.losses import LOSSES
+from infoform.tuning.temperature import best_temperature
+
+Data = list[tuple[Tensor, Tensor]]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the best prior_precision"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),  # by torch's own jvp, once
+]
+
+
+def overfitted(scale: float = 1.0) -> tuple[nn.Module, Data, Data]:
+    """Return a network that is too sure of noisy labels (or, scaled, not sure enough), training and validation data."""
+    torch.manual_seed(0)
+    x = torch.randn(160, 2, dtype=torch.float64)
+    y = (x[:, 0] * x[:, 1] > 0).long() ^ (torch.rand(160) < 0.15).long()
+    model = nn.Sequential(nn.Linear(2, 24), nn.Tanh(), nn.Linear(24, 2)).double()
+    optimizer = torch.optim.Adam(model.parameters(), 5e-2)
+    for _ in range(200):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x[:80]), y[:80]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        for parameter in model[2].parameters():
+            parameter.mul_(scale)
+    return model, [(x[:80], y[:80])], [(x[80:120], y[80:120]), (x[120:], y[120:])]
+
+
+def by_temperature_alone(model: nn.Module, data: Data, objective: str) -> tuple[float, float]:
+    """Return the best temperature and its score, of ten thousand."""
+    x, y = (torch.cat(parts) for parts in zip(*data, strict=True))
+    temperatures = torch.linspace(-2.7, 2.7, 10_001, dtype=torch.float64).exp()
+    probs = (model(x).detach() / temperatures[:, None, None]).softmax(-1)  # (T, N, C)
+    if objective == "nll":
+        scores = -probs[:, torch.arange(len(y)), y].log().mean(1)
+    else:
+        scores = (probs - functional.one_hot(y, 2)).square().sum(-1).mean(1)
+    best = int(scores.argmin())
+    return float(temperatures[best]), float(scores[best])
+
+
+@pytest.mark.parametrize("objective", ["nll", "brier"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_the_best_score_is_never_above_that_of_a_temperature_alone(structure: str, kind: str, objective: str) -> None:
+    model, train, validation = overfitted()
+    _, reference = by_temperature_alone(model, validation, objective)
+    laplace = infoform.Laplace(model, "classification", structure=structure).fit(train, progress=False)
+    options: dict[str, Any] = {"kind": kind, "samples": 30}
+    laplace.tune(validation, temperature=True, objective=objective, trials=9, **options, progress=False)
+    assert laplace.plain_trial is not None
+    assert laplace.plain_trial.scores[objective] == pytest.approx(reference, abs=1e-6)
+    found = min(trial.scores[objective] for trial in laplace.trials)
+    assert found <= reference + 5e-4  # at the largest τ the posterior is next to nothing
+    assert bool(laplace.tuning_note) == (reference <= found)
+    prediction, targets = laplace.predict_loader(validation, **options, progress=False)
+    assert targets is not None
+    assert evaluate(prediction, targets)[objective] == pytest.approx(found, rel=1e-6)
+
+
+def test_an_overconfident_network_is_made_less_sure_and_an_underconfident_one_surer() -> None:
+    for scale, surer in ((1.0, False), (0.05, True)):
+        model, train, validation = overfitted(scale)
+        laplace = infoform.Laplace(model, "classification").fit(train, progress=False)
+        laplace.tune(validation, temperature=True, trials=5, prior_precision=(1e4, 1e6), progress=False)
+        expected, _ = by_temperature_alone(model, validation, "nll")
+        assert (expected < 1) == surer
+        assert laplace.temperature == pytest.approx(expected, rel=0.02)
+
+
+def test_several_labels_have_a_temperature_too() -> None:
+    model, train, validation = overfitted()
+    first, second = ([(x, functional.one_hot(y, 2).double()) for x, y in data] for data in (train, validation))
+    laplace = infoform.Laplace(model, "multilabel").fit(first, progress=False)
+    laplace.tune(second, temperature=True, trials=3, progress=False)
+    assert laplace.temperature != 1
+    assert laplace.plain_trial is not None
+
+
+def test_trials_keep_their_temperatures_and_a_search_goes_on(tmp_path: Path) -> None:
+    model, train, validation = overfitted()
+    path = tmp_path / "trials.json"
+    first = infoform.Laplace(model, "classification").fit(train, progress=False)
+    first.tune(validation, temperature=True, trials=4, method="random", path=path, progress=False)
+    kept = json.loads(path.read_text())["trials"]
+    assert [trial["temperature"] for trial in kept] == [trial.temperature for trial in first.trials]
+    again = infoform.Laplace(model, "classification").fit(train, progress=False)
+    again.tune(validation, temperature=True, trials=4, method="random", path=path, progress=False)
+    assert again.trials == first.trials
+    assert (again.temperature, again.plain_trial) == (first.temperature, first.plain_trial)
+    with pytest.raises(ValueError, match="other settings"):
+        again.tune(validation, trials=4, method="random", path=path, progress=False)
+
+
+def test_without_it_a_search_leaves_the_temperature_alone() -> None:
+    model, train, validation = overfitted()
+    laplace = infoform.Laplace(model, "classification").fit(train, progress=False)
+    laplace.tune(validation, trials=3, progress=False)
+    assert laplace.temperature == 1
+    assert all(trial.temperature == 1 for trial in laplace.trials)
+    assert laplace.plain_trial is None
+
+
+def test_regression_and_evidence_have_none() -> None:
+    torch.manual_seed(0)
+    data = [(torch.randn(20, 3), torch.randn(20, 1))]
+    laplace = infoform.Laplace(nn.Linear(3, 1), "regression").fit(data, progress=False)
+    with pytest.raises(ValueError, match="temperature=True is for logits, and the outputs of the regression"):
+        laplace.tune(data, temperature=True, progress=False)
+    with pytest.raises(ValueError, match=r"temperature \(without val_loader\) must be one of False"):
+        laplace.tune(temperature=True)
+
+
+@pytest.mark.parametrize("objective", LOSSES)
+def test_losses_of_examples_average_to_the_score(objective: str) -> None:
+    model, _, validation = overfitted()
+    x, y = validation[0]
+    one = infoform.Classification().plain_prediction(model(x).detach(), noise=None)
+    labels = functional.one_hot(y, 2).double()
+    several = infoform.MultiLabel().plain_prediction(model(x).detach(), noise=None)
+    for prediction, targets in ((one, y), (several, labels)):
+        found = float(LOSSES[objective](prediction, targets).mean())
+        assert found == pytest.approx(evaluate(prediction, targets)[objective], rel=1e-9)
+
+
+def test_the_least_of_a_smooth_loss_is_found() -> None:
+    for best in (0.3, 1.0, 4.0):
+
+        def bowl(temperature: float, best: float = best) -> float:
+            return math.log(temperature / best) ** 2
+
+        assert best_temperature(bowl) == pytest.approx(best, rel=2e-3)
+    assert best_temperature(lambda _: math.inf) == 1.0
