@@ -1,9 +1,10 @@
 """`tune.json`: the prior precision that was chosen, and every value that was tried."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infoform.records.fit import Precision
+from infoform.records.json_values import LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class TriedPair:
     num_data: float
     prior_precision: float
     scores: Mapping[str, float | None]
-    temperature: float = 1.0  # T at which it scored so
+    temperature: float | None = field(default=None, metadata=LEFT_OUT)  # T at which it scored so, where searched
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class TuneResult:
     num_data: float
     noise: float | None
     trials: list[TriedPair]
-    temperature: float = 1.0  # T that the logits of predictions are divided by
+    temperature: float | None = field(default=None, metadata=LEFT_OUT)  # T of predictions, where it was searched
 
     @property
     def searched(self) -> bool:

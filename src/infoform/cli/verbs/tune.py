@@ -189,7 +189,8 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
     chosen = laplace.prior_precision
     told = f"{chosen:.4g}" if isinstance(chosen, float) else ", ".join(f"{k}: {v:.4g}" for k, v in chosen.items())
     record.console.print(f"prior precision τ = {told}, {how}.", highlight=False)
-    if laplace.plain_trial is not None:
+    searched = laplace.plain_trial is not None
+    if searched:
         record.console.print(f"temperature T = {laplace.temperature:.4g}.", highlight=False)
     if laplace.tuning_note:
         record.note(laplace.tuning_note)
@@ -201,8 +202,11 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
         prior_precision_before=before,
         num_data=laplace.num_data,
         noise=laplace.noise,
-        trials=[TriedPair(trial.num_data, trial.prior_precision, trial.scores, trial.temperature) for trial in shown],
-        temperature=laplace.temperature,
+        trials=[
+            TriedPair(trial.num_data, trial.prior_precision, trial.scores, trial.temperature if searched else None)
+            for trial in shown
+        ],
+        temperature=laplace.temperature if searched else None,
     )
 
 
