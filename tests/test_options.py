@@ -1,21 +1,16 @@
 """Options as objects: they say the same as names and keywords did, and each is checked where it is given."""
 
 import warnings
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import infoform
-from infoform.curvature.curvature import Curvature
-from infoform.curvature.dimensions import Dimensions
-from infoform.curvature.request import StatisticsRequest
 from infoform.options import Settings
-from infoform.posteriors import PRESETS, STRUCTURES, DiagPosterior, get_structure
+from infoform.posteriors import PRESETS, STRUCTURES, get_structure
 from infoform.posteriors.network_posterior import Posterior
-from infoform.priors import LayerPrior
 
 EVERYTHING = infoform.FitOptions(statistics="all", fisher="exact", input_rank=3)
 
@@ -168,41 +163,3 @@ def test_a_kept_posterior_predicts_what_a_fresh_one_does() -> None:
         fresh = laplace.predict(x, posterior=laplace.posterior(prior_precision=precision))
         for _ in range(2):
             assert torch.equal(laplace.predict(x).value, fresh.value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shrunk(infoform.Structure):
-    """A structure of a user's own: the diagonal times a number."""
-
-    name: ClassVar[str] = "shrunk"
-    posterior: ClassVar[type[DiagPosterior]] = DiagPosterior
-
-    factor: float = 0.5
-
-    def statistics(self) -> StatisticsRequest:
-        return StatisticsRequest(diagonal=True)
-
-    def build(self, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> DiagPosterior:
-        assert curvature.diagonal is not None
-        return DiagPosterior(prior, num_data, self.factor * curvature.diagonal)
-
-    def planned_bytes(self, size: Dimensions, *, layer: str) -> int:
-        return size.dtype.itemsize * size.weights
-
-
-@pytest.mark.filterwarnings("ignore:the best prior_precision")
-def test_a_structure_of_ones_own_is_fitted_tuned_planned_saved_and_loaded(tmp_path: Any) -> None:
-    model, x = make_model(), make_data()[0][0]
-    laplace = infoform.Laplace(model, "classification", structure=Shrunk(factor=0.25)).fit(make_data(), progress=False)
-    plain = infoform.Laplace(model, "classification", structure="diag").fit(make_data(), progress=False)
-    f = plain.curvature["0"].diagonal
-    assert f is not None
-    assert torch.equal(laplace.posterior().layers["0"].diagonal(), 18 * 0.25 * f + 1)
-    laplace.tune(make_data(), trials=3, progress=False)
-    assert infoform.plan(model, structure=Shrunk()).total_bytes == laplace.posterior().nbytes
-    assert infoform.plan(laplace).total_bytes == laplace.posterior().nbytes
-    laplace.save(tmp_path / "posterior.safetensors")
-    with pytest.raises(ValueError, match="saved with the structure 'shrunk', not one of infoform's; pass structure="):
-        infoform.load(tmp_path / "posterior.safetensors", model)
-    loaded = infoform.load(tmp_path / "posterior.safetensors", model, structure=Shrunk(factor=0.25))
-    assert torch.equal(loaded.predict(x).value, laplace.predict(x).value)

@@ -88,6 +88,21 @@ def test_a_layer_type_a_structure_a_likelihood_and_a_prior_are_used_by_name(tmp_
     assert before.peak_bytes is not None
 
 
+def test_an_object_needs_no_line_but_for_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delitem(STRUCTURES, "toy-structure")
+    model, structure = make_model(), Scaled(factor=0.25)
+    x = torch.randn(30, 3, dtype=torch.float64)
+    data = [(x, torch.randn(30, 1, dtype=torch.float64))]
+    laplace = infoform.Laplace(model, "regression", structure=structure).fit(data, progress=False)
+    laplace.tune(data, trials=3, progress=False)
+    assert infoform.plan(model, structure=structure).total_bytes == laplace.posterior().nbytes
+    laplace.save(tmp_path / "posterior.safetensors")
+    with pytest.raises(ValueError, match="with the structure 'toy-structure', not one of infoform's; pass structure="):
+        infoform.load(tmp_path / "posterior.safetensors", model)
+    loaded = infoform.load(tmp_path / "posterior.safetensors", model, structure=structure)
+    assert torch.equal(loaded.predict(x).value, laplace.predict(x).value)
+
+
 def test_the_command_knows_them_and_the_new_kind_of_data(tmp_path: Path) -> None:
     network = ("--model", "model.py:net")
     own = ("--likelihood", "toy-counts", "--structure", "toy-structure", "--prior", "toy-prior")
