@@ -4,25 +4,40 @@ They go on working, with a warning that says the new form.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infoform.options import FIT_OPTIONS, PRIOR_RANK, STRUCTURE_OPTIONS, FitOptions
+from infoform.options import FIT_OPTIONS, PRIOR_RANK, STRUCTURE_OPTIONS, FitOptions, Settings
 from infoform.posteriors import PRESETS, Structure, get_structure
 from infoform.priors import Activation, Prior
 
 
 def read_keywords(
-    structure: str | Structure,
-    prior: str | Prior | None,
-    fit_options: FitOptions,
     given: Mapping[str, Any],
     *,
+    structure: str | Structure,
+    prior: str | Prior | None,
+    fit_options: FitOptions | None,
+    layers: Sequence[str] | None,
+    seed: int,
     caller: str,
     stacklevel: int,
-) -> tuple[Structure, str | Prior | None, FitOptions, Mapping[str, Any], int]:
-    """Return structure, prior, fit options, options for other structures and the prior's rank, as the keywords say.
+) -> Settings:
+    """Return the settings that objects and keywords say together.
+
+    Args:
+        given: The keywords.
+        structure: A structure or its name.
+        prior: A prior or its name; None for the default one.
+        fit_options: How the curvature is measured; None for the defaults.
+        layers: Names or patterns of layers.
+        seed: Of all random numbers.
+        caller: The function that took the keywords.
+        stacklevel: Where the warning points to, as for `warnings.warn`.
+
+    Returns:
+        Checked settings.
 
     Raises:
         TypeError: If a keyword is not known.
@@ -30,7 +45,8 @@ def read_keywords(
     unknown = [name for name in given if name not in {*STRUCTURE_OPTIONS, *FIT_OPTIONS, "prior_rank"} - {"clip"}]
     if unknown:
         raise TypeError(f"{caller}() got an unexpected keyword argument {unknown[0]!r}")
-    asked = [given.get("prior_rank"), fit_options.input_rank, prior.rank if isinstance(prior, Prior) else None]
+    options = fit_options or FitOptions()
+    asked = [given.get("prior_rank"), options.input_rank, prior.rank if isinstance(prior, Prior) else None]
     prior_rank = max((rank for rank in asked if rank is not None), default=PRIOR_RANK)
     of_structure = {name: value for name, value in given.items() if name in STRUCTURE_OPTIONS}
     of_fit = {name: value for name, value in given.items() if name in FIT_OPTIONS}
@@ -41,7 +57,8 @@ def read_keywords(
         new = _new_form(structure, named, takes, of_fit, given)
         told = ", ".join(f"{name}={value!r}" for name, value in given.items())
         warnings.warn(f"{caller}({told}) is deprecated; write {new}.", DeprecationWarning, stacklevel=stacklevel)
-    return named.with_options(**takes), prior, replace(fit_options, **of_fit), of_structure, prior_rank
+    own, measured = named.with_options(**takes), replace(options, **of_fit)
+    return Settings(own, measured, layers, prior_rank, seed, shared=of_structure)
 
 
 def _new_form(

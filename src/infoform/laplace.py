@@ -26,7 +26,7 @@ from infoform.likelihoods.temperature import check_temperature
 from infoform.network.batches import device_of, read_inputs
 from infoform.network.coverage import Coverage, describe, find_layers
 from infoform.network.sharding import distributed_sampler, unwrap
-from infoform.options import FitOptions, Settings
+from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
 from infoform.planning.plan import Plan
 from infoform.planning.target import PlanTarget
@@ -88,17 +88,23 @@ class Laplace:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
         model = unwrap(model)
-        own, prior, options, shared, prior_rank = read_keywords(
-            structure, prior, fit_options or FitOptions(), deprecated, caller="Laplace", stacklevel=3
+        self.settings = read_keywords(
+            deprecated,
+            structure=structure,
+            prior=prior,
+            fit_options=fit_options,
+            layers=layers,
+            seed=seed,
+            caller="Laplace",
+            stacklevel=3,
         )
-        self.settings = Settings(own, options, layers, prior_rank, seed, shared)
         self.model = model
         self.likelihood = get_likelihood(likelihood)
         self.layers, self._fixed = find_layers(model, layers)
         self.num_data: float | None = None
         self.noise: float | None = None
         self._temperature = 1.0
-        self.prior = get_prior(own.default_prior(self.likelihood) if prior is None else prior)
+        self.prior = get_prior(self.structure.default_prior(self.likelihood) if prior is None else prior)
         self._default_prior = prior is None
         self._built: Fitted | None = None
         self._present: _Present | None = None

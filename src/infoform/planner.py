@@ -77,10 +77,19 @@ def plan(
         laplace = target
     else:
         known = {name: value for name, value in deprecated.items() if not (name == "rank" and value is None)}
-        chosen, _, options, _, _ = read_keywords(
-            structure or "inf", None, fit_options or FitOptions(), known, caller="plan", stacklevel=3
+        settings = read_keywords(
+            known,
+            structure=structure or "inf",
+            prior=None,
+            fit_options=fit_options,
+            layers=layers,
+            seed=0,
+            caller="plan",
+            stacklevel=3,
         )
-        laplace = Laplace(target, "classification", structure=chosen, layers=layers, fit_options=options)
+        laplace = Laplace(
+            target, "classification", structure=settings.structure, layers=layers, fit_options=settings.fit
+        )
     limit = None if max_memory is None else read_bytes(max_memory)
     if limit is not None and example is None:
         raise ValueError("max_memory needs example=, a batch of inputs, to know what a pass holds; give one.")
