@@ -6,6 +6,7 @@ J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients. 
 own weights, a few examples at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from infoform.network.batches import Batch, batch_size, split_batch
 from infoform.network.capture import Call, Capture, capturing
 from infoform.network.layer import Layer
 from infoform.posteriors import LayerPosterior
+from infoform.posteriors.network_posterior import Posterior
 
 if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
@@ -25,19 +27,32 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
 
 
-def gaussian_outputs(predictor: "Predictor", batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C, C)
-    """Return mean and covariance of the outputs of the network made linear in its weights."""
-    layers, posteriors, likelihood = predictor.layers, predictor.posterior.layers, predictor.likelihood
+def gaussian_outputs(
+    predictor: "Predictor", batch: Batch, posteriors: Sequence[Posterior]
+) -> tuple[Tensor, Tensor]:  # -> (N, C), (V, N, C, C)
+    """Return mean and covariances of the outputs of the network made linear in its weights.
+
+    Gradients are found once for all posteriors.
+
+    Args:
+        predictor: the model and its layers; its own posterior is not used.
+        batch: inputs of N examples.
+        posteriors: V posteriors of the same layers.
+
+    Returns:
+        The mean (N, C), and a covariance of every example's outputs under each posterior (V, N, C, C).
+    """
+    layers, likelihood = predictor.layers, predictor.likelihood
     means, covariances = [], []
-    with capturing(predictor.model, {name: layers[name] for name in posteriors}) as capture:
+    with capturing(predictor.model, {name: layers[name] for name in posteriors[0].layers}) as capture:
         for part in split_batch(batch, _examples_at_once(capture, likelihood, batch)):
             outputs = likelihood.check_outputs(capture.forward(part))
-            covariance = outputs.new_zeros(*outputs.shape, outputs.shape[1], requires_grad=False)
+            covariance = outputs.new_zeros(len(posteriors), *outputs.shape, outputs.shape[1], requires_grad=False)
             for name, calls in _collect(capture, outputs).items():
-                covariance += _layer_covariance(layers[name], posteriors[name], calls)
+                covariance += _layer_covariances(layers[name], [one.layers[name] for one in posteriors], calls)
             means.append(outputs.detach())
             covariances.append(covariance)
-    return torch.cat(means), torch.cat(covariances)
+    return torch.cat(means), torch.cat(covariances, dim=1)
 
 
 def _examples_at_once(capture: Capture, likelihood: Likelihood, batch: Batch) -> int:
@@ -88,7 +103,10 @@ def _collect(capture: Capture, outputs: Tensor) -> dict[str, list[_LayerCall]]:
     return {name: list(calls.values()) for name, calls in used.items()}
 
 
-def _layer_covariance(layer: Layer, posterior: LayerPosterior, used: list[_LayerCall]) -> Tensor:  # -> (N, C, C)
+def _layer_covariances(
+    layer: Layer, posteriors: Sequence[LayerPosterior], used: list[_LayerCall]
+) -> Tensor:  # -> (V, N, C, C)
+    posterior = posteriors[0]  # all have the same sizes
     examples, count = used[0].call.inputs.shape[0], len(used[0].gradients)
     one = _inputs(layer, used, slice(0, 1))
     num_outputs, num_inputs = layer.shape
@@ -104,12 +122,13 @@ def _layer_covariance(layer: Layer, posterior: LayerPosterior, used: list[_Layer
         inputs = _inputs(layer, used, part).to(posterior.dtype)  # (H, N, S, A)
         if is_outer(inputs):
             outputs = used[0].by_output(layer, part, dim=2)[0, :, :, 0]  # (N, C, G)
-            parts.append(posterior.outer_covariance(inputs[0, :, 0], outputs.to(posterior.dtype)))
+            rows, outputs = inputs[0, :, 0], outputs.to(posterior.dtype)
+            parts.append(torch.stack([one.outer_covariance(rows, outputs) for one in posteriors]))
             continue
         outputs = torch.cat([one.by_output(layer, part) for one in used], dim=3).to(posterior.dtype)
         jacobians = torch.einsum("hnsa,chnsg->nchga", inputs, outputs).flatten(2, 3)
-        parts.append(posterior.covariance(jacobians))
-    return torch.cat(parts)
+        parts.append(torch.stack([one.covariance(jacobians) for one in posteriors]))
+    return torch.cat(parts, dim=1)
 
 
 def _inputs(layer: Layer, used: list[_LayerCall], part: slice) -> Tensor:  # -> (H, N, S, A)

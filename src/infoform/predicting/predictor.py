@@ -136,7 +136,8 @@ class Predictor:
 
     def linear(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C, C)
         """Return mean and covariance of the outputs of the network made linear in its weights."""
-        return gaussian_outputs(self, batch)
+        mean, covariances = gaussian_outputs(self, batch, [self.posterior])
+        return mean, covariances[0]
 
     def sampled(self, *, linear: bool) -> SampledNetworks:
         """Return networks with sampled weights, exact or linear in the weights, which run over many batches."""
