@@ -9,6 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from infoform.likelihoods.balanced_noise import balanced_normal
+
 
 @dataclass(frozen=True, eq=False)
 class GaussianOutputs:
@@ -63,9 +65,7 @@ class GaussianOutputs:
         Returns:
             The draws, (M, N, C); the same ones at every call.
         """
-        generator = torch.Generator().manual_seed(self.seed)
-        shape = (self.samples, self.mean.shape[1])
-        noise = torch.randn(shape, generator=generator, dtype=torch.float32).to(self.mean)
+        noise = balanced_normal(self.samples, self.mean.shape[1], seed=self.seed).to(self.mean)
         drawn: Tensor = self.mean + torch.einsum("ncd,md->mnc", self._root, noise)
         return drawn
 
