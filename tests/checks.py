@@ -99,12 +99,10 @@ def check_output_covariance(posterior: LayerPosterior, *, rtol: float) -> None:
 
 def check_covariance_form(form: OutputCovariance, expected: Tensor, *, rtol: float) -> None:  # (N, C, C)
     scale = float(expected.abs().max())
-    tolerance = {"rtol": 0, "atol": rtol * scale}
-    assert_close(form.dense(), expected, **tolerance)
-    assert_close(form.variance, expected.diagonal(dim1=1, dim2=2), **tolerance)
+    assert_close(form.dense(), expected, rtol=0, atol=rtol * scale)
+    assert_close(form.variance, expected.diagonal(dim1=1, dim2=2), rtol=0, atol=rtol * scale)
     assert form.row_sums().dtype == torch.float64
-    total = expected.shape[1] * tolerance["atol"]
-    assert_close(form.row_sums().to(expected), expected.sum(2), rtol=0, atol=total)
+    assert_close(form.row_sums().to(expected), expected.sum(2), rtol=0, atol=expected.shape[1] * rtol * scale)
     root = form.transform(torch.eye(form.noise_width, dtype=expected.dtype))  # (W, N, C)
     # a root of rounding is larger than rounding itself
     assert_close(torch.einsum("wnc,wnd->ncd", root, root), expected, rtol=0, atol=max(1e2 * rtol, 1e-7) * scale)

@@ -168,7 +168,8 @@ class DiagonalCovariance(OutputCovariance):
             return ratio
         inner = -self.taken.mT @ (self.taken / grown.unsqueeze(2))
         inner.diagonal(dim1=1, dim2=2).add_(1)
-        return ratio + torch.linalg.slogdet(inner).logabsdet
+        taken: Tensor = torch.linalg.slogdet(inner).logabsdet
+        return ratio + taken
 
     @cached_property
     def _scale(self) -> Tensor:  # v^(1/2) (N, C)

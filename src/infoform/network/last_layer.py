@@ -8,6 +8,7 @@ such a layer puts out is the identity, and nothing has to be sent back through t
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from typing import Any
 
 import torch
@@ -115,6 +116,13 @@ def trace_last_layer(model: nn.Module, batch: Batch, check_outputs: Callable[[Te
         )
 
 
+def select_last_layer(
+    model: nn.Module, batch: Batch, check_outputs: Callable[[Tensor], Tensor]
+) -> tuple[dict[str, Layer], dict[str, str]]:
+    """Return the last layer by name, and why every other parameter is held fixed, as `find_layers` does."""
+    return find_layers(model, [escape(trace_last_layer(model, batch, check_outputs))])
+
+
 def _found_instead(layers: Mapping[str, Layer], watch: LayerWatch, outputs: Tensor) -> str:
     if not watch.calls:
         return "no layer with a rule was called; check the model, or add a rule in infoform.layers"
@@ -144,9 +152,13 @@ def _version(x: Tensor) -> int:
 
 def _same_numbers(x: Tensor, y: Tensor) -> bool:
     """Whether two tensors are the same memory in the same order; their shapes may differ."""
-    if (x.data_ptr(), x.numel(), x.dtype, x.device) != (y.data_ptr(), y.numel(), y.dtype, y.device):
+    if _memory(x) != _memory(y):
         return False
     return (x.is_contiguous() and y.is_contiguous()) or _steps(x) == _steps(y)
+
+
+def _memory(x: Tensor) -> tuple[object, ...]:
+    return x.untyped_storage()._cdata, x.storage_offset(), x.numel(), x.dtype
 
 
 def _steps(x: Tensor) -> list[tuple[int, int]]:

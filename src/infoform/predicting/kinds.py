@@ -8,10 +8,12 @@ linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled wei
 about three a sample, however many outputs there are. For the last layer alone `linear` is one forward pass.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 KINDS = ("linear", "mc", "linear-mc")
 AUTO = "auto"
+KINDS_AND_AUTO = (AUTO, *KINDS)
 MANY_OUTPUTS = 64  # up to so many "auto" is linear, and C × C covariances are held
 
 
@@ -25,6 +27,16 @@ class KindChoice:
 
 ASKED = "asked for"
 LAST = "one forward pass: the last layer alone has a posterior"
+
+
+def may_be_last(shapes: Collection[tuple[int, int]], num_outputs: int | None) -> bool:  # (G, A) by layer
+    """Whether one layer alone has a posterior, with as many outputs as the network, where that number is known.
+
+    Args:
+        shapes: of the layers with a posterior.
+        num_outputs: number C of the network's outputs; None where it is not known.
+    """
+    return len(shapes) == 1 and all(num_outputs in (None, outputs) for outputs, _ in shapes)
 
 
 def choose_kind(num_outputs: int | None) -> KindChoice:

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
 
 
-def may_be_last(predictor: "Predictor") -> bool:
-    """Whether one layer alone has a posterior, with as many outputs as the network, where that number is known."""
-    layers = predictor.posterior.layers
-    if len(layers) != 1:
-        return False
-    (layer,) = layers.values()
-    return predictor.num_outputs in (None, layer.shape[0])
-
-
 def outputs_and_inputs(predictor: "Predictor", batch: Batch) -> tuple[Tensor, Tensor] | None:  # -> (N, C), (N, A)
     """Return the network's outputs and the inputs of its last layer, from one forward pass.
 

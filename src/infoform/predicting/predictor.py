@@ -16,8 +16,18 @@ from infoform.network.batches import Batch, batch_size, device_of, read_outputs,
 from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
 from infoform.posteriors.network_posterior import Posterior
-from infoform.predicting.kinds import ASKED, AUTO, KINDS, LAST, MANY_OUTPUTS, KindChoice, choose_kind
-from infoform.predicting.last_layer import may_be_last, outputs_and_inputs
+from infoform.predicting.kinds import (
+    ASKED,
+    AUTO,
+    KINDS,
+    KINDS_AND_AUTO,
+    LAST,
+    MANY_OUTPUTS,
+    KindChoice,
+    choose_kind,
+    may_be_last,
+)
+from infoform.predicting.last_layer import outputs_and_inputs
 from infoform.predicting.linear import gaussian_outputs
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
@@ -26,7 +36,7 @@ from infoform.prediction import Prediction, join_predictions, select_examples
 
 DRAWN_BYTES = 16 * 2**20  # of drawn outputs held at a time, where there are many outputs
 COVARIANCE_BYTES = 64 * 2**20  # of covariances in float64 held at a time
-__all__ = ["AUTO", "KINDS", "PredictOptions", "Predictor"]
+__all__ = ["KINDS", "PredictOptions", "Predictor"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class PredictOptions:
     seed: int
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, (AUTO, *KINDS))
+        check_choice("kind", self.kind, KINDS_AND_AUTO)
         check_choice("link", self.link, LINKS)
         check_whole("samples", self.samples)
 
@@ -153,11 +163,15 @@ class Predictor:
             parameters.update(self.layers[name].as_parameters(matrix))
         return parameters
 
+    @property
+    def _may_be_last(self) -> bool:
+        return may_be_last([layer.shape for layer in self.posterior.layers.values()], self.num_outputs)
+
     def _choice(self, options: PredictOptions) -> KindChoice:
         """Return the way of predicting, as far as it is known before a forward pass."""
         if options.kind != AUTO:
             return KindChoice(options.kind, ASKED)
-        return KindChoice("linear", LAST) if may_be_last(self) else choose_kind(self.num_outputs)
+        return KindChoice("linear", LAST) if self._may_be_last else choose_kind(self.num_outputs)
 
     def _sampled_outputs(
         self,
@@ -174,7 +188,7 @@ class Predictor:
 
     def _linear_outputs(self, batch: Batch, options: PredictOptions) -> RawOutputs:
         """Return the outputs in closed form: by one forward pass where that will do."""
-        found = outputs_and_inputs(self, batch) if may_be_last(self) else None
+        found = outputs_and_inputs(self, batch) if self._may_be_last else None
         if found is None:
             choice = choose_kind(self.num_outputs) if options.kind == AUTO else KindChoice(options.kind, ASKED)
             if choice.kind == "linear-mc":  # the only layer with a posterior is not the last, as it turns out
@@ -230,7 +244,7 @@ class Predictor:
     def _examples_at_once(self, batch: Batch) -> int:
         """Return how many examples' C × C covariances are held at a time."""
         count = batch_size(batch)
-        if self.num_outputs is None or may_be_last(self):
+        if self.num_outputs is None or self._may_be_last:
             return count
         return max(1, min(count, COVARIANCE_BYTES // (8 * self.num_outputs**2)))
 
