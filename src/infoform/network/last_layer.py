@@ -6,14 +6,13 @@ such a layer puts out is the identity, and nothing has to be sent back through t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from glob import escape
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from infoform.layers.base import is_outer
 from infoform.network.batches import Batch, read_outputs, split_batch
@@ -87,10 +86,30 @@ def watching(layers: Mapping[str, Layer]) -> Iterator[LayerWatch]:
 
 
 def plain_outputs(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the model's outputs in evaluation mode, without gradients, and leave it as found."""
-    buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
-        return read_outputs(functional_call(model, buffers, batch.args, batch.kwargs))
+    """Return the model's outputs in evaluation mode, without gradients, and leave it as found.
+
+    What a forward pass writes to buffers goes to copies. `functional_call` would do the same and take a millisecond for
+    it, half of a small network's forward pass.
+    """
+    modules = list(model.modules())
+    evaluating = evaluation_mode(model) if any(module.training for module in modules) else nullcontext()
+    with evaluating, _copied_buffers(modules), torch.inference_mode(False), torch.no_grad():
+        return read_outputs(model(*batch.args, **batch.kwargs))
+
+
+@contextmanager
+def _copied_buffers(modules: list[nn.Module]) -> Iterator[None]:
+    """Put copies in the place of all buffers for the time of the block; a buffer of two modules stays one."""
+    found = [(module._buffers, name, one) for module in modules for name, one in module._buffers.items()]
+    copies = {id(one): one.detach().clone() for _, _, one in found if one is not None}
+    try:
+        for buffers, name, one in found:
+            if one is not None:
+                buffers[name] = copies[id(one)]
+        yield
+    finally:
+        for buffers, name, one in found:
+            buffers[name] = one
 
 
 def trace_last_layer(model: nn.Module, batch: Batch, check_outputs: Callable[[Tensor], Tensor]) -> str:
