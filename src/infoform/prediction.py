@@ -31,7 +31,8 @@ class Prediction:
         plain: outputs of the trained network, (N, C).
         probs: probabilities of classes or labels, (N, C); None for numbers.
         mean: predicted numbers, (N, C); None for classes and labels.
-        samples: probabilities or means of single networks, (M, N, C), where networks or outputs were sampled.
+        samples: probabilities or means of single networks, (M, N, C), where networks or outputs were sampled; not kept
+            for more than 64 outputs, unless their kind was asked for.
         max_entropy: the largest entropy that a prediction can have; NaN for numbers.
         kind: how it was made, as in `Laplace.predict`: "linear", "mc" or "linear-mc"; empty where nobody said.
         reason: why it was made so, in a few words.

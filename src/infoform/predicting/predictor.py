@@ -35,7 +35,7 @@ from infoform.predicting.sampled_networks import SampledNetworks
 from infoform.prediction import Prediction, join_predictions, select_examples
 
 DRAWN_BYTES = 16 * 2**20  # of drawn outputs held at a time, where there are many outputs
-COVARIANCE_BYTES = 64 * 2**20  # of covariances in float64 held at a time
+COVARIANCE_BYTES = 32 * 2**20  # of covariances in float64 held at a time
 __all__ = ["KINDS", "PredictOptions", "Predictor"]
 
 
@@ -109,6 +109,8 @@ class Predictor:
             prediction = self._from_gaussian(raw, raw.covariance, options, noise=noise)
         else:
             prediction = self._from_last_layer(raw, options, noise=noise)
+        if options.kind == AUTO and raw.plain.shape[1] > MANY_OUTPUTS:
+            prediction = replace(prediction, samples=None)  # of a loader's data they would be M times the outputs
         return replace(prediction, kind=raw.kind, reason=raw.reason)
 
     def predict_parts(
