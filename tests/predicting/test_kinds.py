@@ -1,4 +1,4 @@
-"""kind="auto" is the closed form for few outputs and for the last layer, else sampled; a prediction says which and why."""
+"""kind="auto" is the closed form for few outputs and for the last layer, else sampled; a prediction says so."""
 
 import subprocess
 import sys
