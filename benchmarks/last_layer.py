@@ -3,7 +3,7 @@
     OMP_WAIT_POLICY=PASSIVE python -m benchmarks.last_layer      # writes benchmarks/results/last_layer.json
 
 ResNet-20 with its public CIFAR-10 weights and ResNet-50 with 1,000 classes, both from the folder `INFOFORM_DATA`. The
-inputs are made up: the cost does not depend on them. Every figure is a median of ratios, of a prediction or a fit and the
+inputs are made up: the cost does not depend on them. Every figure is a median of ratios: a prediction or a fit over the
 plain forward passes that were timed just before it.
 """
 

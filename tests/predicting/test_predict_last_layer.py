@@ -149,7 +149,7 @@ def test_no_matrix_of_all_outputs_is_formed(structure: str, monkeypatch: pytest.
 def test_examples_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     laplace, x = fitted("classification", outputs=MANY), inputs()
     whole = laplace.predict(x)
-    monkeypatch.setattr(predictor_module, "DRAWN_BYTES", 1)
+    monkeypatch.setattr(predictor_module, "PART_BYTES", 1)
     check_equal(laplace.predict(x), whole)
     for place in range(len(x)):
         assert_close(laplace.predict(x[place : place + 1]).value, whole.value[place : place + 1], rtol=1e-7)
@@ -219,6 +219,21 @@ def test_a_batch_whose_outputs_are_computed_goes_the_long_way() -> None:
     assert all(one.reason == LAST for one in short)
     assert_close(torch.cat([one.value for one in short]), long.value, rtol=1e-7)
     assert_close(torch.cat([one.epistemic for one in short]), long.epistemic, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_narrow_networks_have_predictions(structure: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    for outputs in (FEW, MANY):
+        model, x = Head(outputs, False).to(dtype), inputs(4).to(dtype)
+        laplace = infoform.Laplace(model, "classification", structure=structure, layers="last")
+        laplace.fit([(x, torch.randint(0, outputs, (4,)))], progress=False)
+        for link in LINKS:
+            found = laplace.predict(x, link=link)
+            assert found.plain.dtype == dtype
+            assert found.probs is not None
+            torch.testing.assert_close(found.probs.sum(1).float(), torch.ones(4), rtol=0, atol=0.02)
 
 
 def test_raw_outputs_hold_the_layers_inputs() -> None:
