@@ -358,12 +358,12 @@ class Laplace:
         fitted = self._fitted()
         chosen, own = self._chosen_prior(prior, structure), self.settings.resolve(structure)
         if val_loader is None:
-            check_choice("noise (without val_loader)", noise, (None, "residuals", "evidence"))
+            check_choice("noise", noise or "residuals", ("residuals", "evidence"))
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
-            check_choice("temperature (without val_loader)", temperature, (None, False))
+            check_choice("temperature (without val_loader)", temperature or False, (False,))
             self._tune_by_evidence(own, chosen, per_layer, free_noise=noise == "evidence")
         else:
-            check_choice("noise (with val_loader)", noise, (None, "residuals", "validation"))
+            check_choice("noise (with val_loader)", noise or "validation", ("residuals", "validation"))
             examples = float(fitted.fit.summary.num_examples)
             options = PredictOptions(self._kind(kind), samples, link, self.settings.seed if seed is None else seed)
             chosen = chosen.tuned(by_evidence=False)

@@ -163,7 +163,7 @@ def test_regression_and_evidence_have_none() -> None:
     laplace = infoform.Laplace(nn.Linear(3, 1), "regression").fit(data, progress=False)
     with pytest.raises(ValueError, match="temperature=True is for logits, and the outputs of the regression"):
         laplace.tune(data, temperature=True, progress=False)
-    with pytest.raises(ValueError, match=r"temperature \(without val_loader\) must be one of None, False"):
+    with pytest.raises(ValueError, match=r"temperature \(without val_loader\) must be one of False"):
         laplace.tune(temperature=True)
 
 

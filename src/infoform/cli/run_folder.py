@@ -41,6 +41,11 @@ class RunFolder:
         return self.path / "trials.json"
 
     @property
+    def trials_outputs(self) -> Path:
+        """Where a search that is under way keeps the outputs of validation data."""
+        return self.path / "trials.json.outputs"
+
+    @property
     def trials_options(self) -> Path:
         return self.path / "trials.options.yaml"
 

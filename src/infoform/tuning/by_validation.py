@@ -114,10 +114,10 @@ class ValidationSearch:
             predict = partial(outputs_under, self.predictor, [posterior], batches, options, sampler=self.data.sampler)
             (raw,), given = self._readable(predict, batches)
             _, targets = self._checked(raw, given)
+            alone = self.scorer.profile(plain_outputs(raw), targets)
             if not plain:
-                alone = self.scorer.profile(plain_outputs(raw), targets)
                 plain.append(self.scorer.trial(alone, targets, count=math.inf, tau=math.inf))
-            return self.scorer.trial(self.scorer.profile(raw, targets), targets, count=count, tau=tau)
+            return self.scorer.trial(self.scorer.profile(raw, targets, plain=alone), targets, count=count, tau=tau)
 
         trials = self.search.run(score, tick)
         best = best_trial(trials, self.search.objective)
@@ -168,9 +168,9 @@ class ValidationSearch:
                 f"{plain.scores[objective]:.4g} on these data, and the best posterior {best.scores[objective]:.4g}: "
                 f"the posterior does not improve the {objective} here."
             )
-        # at its upper end a range comes near to the network alone, which is as far as it goes
-        ended = best.prior_precision > chosen.prior_precision or best.scores[objective] - least <= AS_GOOD * abs(least)
-        if self.search.at_edge(best) and not (notes and ended):
+        # the upper end of a range that has room below comes near to the network alone, which is as far as it goes
+        near = best.scores[objective] - least <= AS_GOOD * abs(least) and self.search.prior_precision[0] < 1
+        if self.search.at_edge(best) and not (notes and near):
             warnings.warn(
                 f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
                 f"{self.search.prior_precision}; search a wider one.",

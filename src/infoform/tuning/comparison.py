@@ -56,18 +56,18 @@ class Comparison:
                 if node not in exact:
                     (exact[node],), targets = self.outputs.predict_all([node])
                     plain = self.scorer.profile(plain_outputs(exact[node]), targets)
-            profiles, errors = self._on_all(exact, targets, on_part)
+            profiles, errors = self._on_all(exact, targets, on_part, plain)
             contenders = {place for place, profile in enumerate(on_part) if _contends(profile, least)} | set(exact)
             trusted = {place for place in contenders if self._is_trusted(errors.get(place, 0.0))}
             chosen = self._choice(profiles, plain, errors, among=contenders)
             if chosen not in self.outputs.predicted:  # its error is not known yet
                 self.outputs.predict_part([chosen])
-                errors[chosen] = self._combined(chosen, exact, targets, on_part)[1]
+                errors[chosen] = self._combined(chosen, exact, targets, on_part, plain)[1]
                 trusted = trusted if self._is_trusted(errors[chosen]) else trusted - {chosen}
             if chosen not in trusted and len(exact) == MOST[self._is_sampled]:
                 chosen = self._choice(profiles, plain, errors, among=trusted)
             if chosen in trusted:
-                profiles[chosen] = self.scorer.profile(profiles[chosen].raw, targets)  # over all temperatures
+                profiles[chosen] = self.scorer.profile(profiles[chosen].raw, targets, plain=plain)
                 return Compared(profiles, plain, frozenset(exact), chosen, targets)
 
     @property
@@ -80,10 +80,10 @@ class Comparison:
 
     def _on_part(self, plain: Profile) -> list[Profile]:
         """Return all trials on the part, which is predicted at every τ where the choice may fall."""
-        count = len(self.outputs.precisions)
+        count, roughly = len(self.outputs.precisions), not self.outputs.is_whole
         for _ in range(REFINEMENTS):
             profiles = [
-                self.scorer.profile(self.outputs.of_part(place), self.part_targets, roughly=not self.outputs.is_whole)
+                self.scorer.profile(self.outputs.of_part(place), self.part_targets, roughly=roughly, plain=plain)
                 for place in range(count)
             ]
             best = min(range(count), key=lambda place: profiles[place].score)
@@ -96,7 +96,7 @@ class Comparison:
         return profiles
 
     def _on_all(
-        self, exact: Mapping[int, RawOutputs], targets: Tensor, on_part: Sequence[Profile]
+        self, exact: Mapping[int, RawOutputs], targets: Tensor, on_part: Sequence[Profile], plain: Profile
     ) -> tuple[list[Profile], dict[int, float]]:
         """Return every trial on all data, and what its combination adds to the score, as far as the part tells."""
         profiles: list[Profile] = []
@@ -105,20 +105,25 @@ class Comparison:
             if known.terms is None:
                 profiles.append(known)
             elif place in exact:
-                profiles.append(self.scorer.profile(exact[place], targets))
+                profiles.append(self.scorer.profile(exact[place], targets, plain=plain))
             else:
-                profile, errors[place] = self._combined(place, exact, targets, on_part)
+                profile, errors[place] = self._combined(place, exact, targets, on_part, plain)
                 profiles.append(profile)
         return profiles, errors
 
     def _combined(
-        self, place: int, exact: Mapping[int, RawOutputs], targets: Tensor, on_part: Sequence[Profile]
+        self,
+        place: int,
+        exact: Mapping[int, RawOutputs],
+        targets: Tensor,
+        on_part: Sequence[Profile],
+        plain: Profile,
     ) -> tuple[Profile, float]:
         """Return a trial on all data by combination, and what that adds to the score on the part."""
         known, least = on_part[place], min(on_part, key=lambda profile: profile.score)
         whole, part = self.outputs.combined(place, exact)
         fixed = None if _contends(known, least) else known.value
-        profile = self.scorer.profile(whole, targets, near=known.value, value=fixed)
+        profile = self.scorer.profile(whole, targets, near=known.value, value=fixed, plain=plain)
         guess, truth = (
             self.scorer.profile(raw, self.part_targets, value=profile.value).score
             for raw in (part, self.outputs.of_part(place))

@@ -58,6 +58,7 @@ class Scorer:
         near: float | None = None,
         value: float | None = None,
         roughly: bool = False,
+        plain: Profile | None = None,
     ) -> Profile:
         """Return how good outputs are.
 
@@ -67,6 +68,8 @@ class Scorer:
             near: a good guess of the best value of the free number.
             value: that value, where it is not to be searched.
             roughly: whether a value near the best will do.
+            plain: the network alone on the same examples. A temperature below its own, or below 1, would do nothing but
+                undo what too small a τ does, and is not looked at.
         """
         if not _is_finite(raw):
             return Profile(raw, 1.0, None)
@@ -74,7 +77,8 @@ class Scorer:
         if value is None and self.spread.free == "nothing":
             value = 1.0
         if value is None:
-            value = best_temperature(lambda one: terms_at(one).score(), near=near, roughly=roughly)
+            least = min(1.0, plain.value) if plain is not None and self.spread.free == "temperature" else 0.0
+            value = best_temperature(lambda one: terms_at(one).score(), near=near, roughly=roughly, least=least)
         right = accuracy_terms(self.spread.over(raw)(value), targets) if self.objective == "ece" else None
         return Profile(raw, value, terms_at(value), right)
 

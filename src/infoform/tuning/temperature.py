@@ -13,7 +13,9 @@ NEAR = math.log(1.4)  # half of the range that is searched around a good guess
 NEAR_TOLERANCE = 1e-2  # of log T there: the loss is flat at its least
 
 
-def best_temperature(loss: Callable[[float], float], *, near: float | None = None, roughly: bool = False) -> float:
+def best_temperature(
+    loss: Callable[[float], float], *, near: float | None = None, roughly: bool = False, least: float = RANGE[0]
+) -> float:
     """Return the temperature at which a loss is least.
 
     A grid finds the valley, and Brent's method its bottom. A loss that is not finite counts as the largest.
@@ -22,6 +24,7 @@ def best_temperature(loss: Callable[[float], float], *, near: float | None = Non
         loss: Of a temperature.
         near: A good guess, such as the best of a part of the data; the whole range is searched where it misleads.
         roughly: Whether a value within some per cent will do, from which to search later.
+        least: The smallest that is looked at, at most 1.
 
     Returns:
         T, between a sixteenth and sixteen; 1 where no other is better.
@@ -31,9 +34,9 @@ def best_temperature(loss: Callable[[float], float], *, near: float | None = Non
         value = loss(math.exp(log_temperature))
         return -value if math.isfinite(value) else -math.inf
 
-    low, high = map(math.log, RANGE)
+    low, high = math.log(max(least, RANGE[0])), math.log(RANGE[1])
     if near is not None:
-        centre = math.log(near)
+        centre = max(math.log(near), low)
         left, right = max(low, centre - NEAR), min(high, centre + NEAR)
         found, _ = maximise(gain, left, right, grid=3, tolerance=NEAR_TOLERANCE)
         at_end = (found < left + NEAR_TOLERANCE and left > low) or (found > right - NEAR_TOLERANCE and right < high)

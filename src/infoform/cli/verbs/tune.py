@@ -44,8 +44,18 @@ class SearchOptions:
         str | None, option("Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does.")
     ] = None
     temperature: Annotated[
-        bool, option("Search", None, "Also search for a temperature of the logits, together with τ.", "--temperature")
-    ] = False
+        bool | None,
+        option(
+            "Search",
+            None,
+            "Search a temperature of the logits together with τ. Default: where outputs are logits.",
+            "--temperature/--no-temperature",
+        ),
+    ] = None
+    standard_errors: Annotated[
+        float,
+        option("Search", "X", "Take the smallest τ whose score is within X standard errors of the best; 0: the best."),
+    ] = 1.0
     restart: Annotated[bool, option("Search", None, "Forget the trials of an earlier search.", "--restart")] = False
 
 
@@ -124,6 +134,7 @@ def tune(
                     prior_precision=(search.low, search.high),
                     num_data=_range(search.num_data),
                     temperature=search.temperature,
+                    standard_errors=search.standard_errors,
                     **vars(prediction),
                     path=opened.folder.trials,
                     progress=record.progress,
@@ -136,25 +147,26 @@ def tune(
 @contextmanager
 def _set_aside(folder: "RunFolder", restart: bool) -> Iterator[None]:
     """Put files of an earlier search back if this one ends before its first trial; forget its trials with `restart`."""
-    files = (folder.trials, folder.trials_options)
+    files = (folder.trials, folder.trials_options, folder.trials_outputs)
     earlier = {file: file.read_bytes() for file in files if file.exists()}
     if restart:
         folder.trials.unlink(missing_ok=True)
+        folder.trials_outputs.unlink(missing_ok=True)
     try:
         yield
     except BaseException as error:
-        if not folder.trials.exists():
+        if not folder.trials.exists() and not folder.trials_outputs.exists():
             folder.trials_options.unlink(missing_ok=True)
             for file, content in earlier.items():
                 file.write_bytes(content)
         elif isinstance(error, KeyboardInterrupt):
-            say("the trials so far are kept; the same command goes on from there.", style="yellow")
+            say("what was computed so far is kept; the same command goes on from there.", style="yellow")
         raise
 
 
 def _check_trials(context: typer.Context, folder: "RunFolder", resolve: Callable[[str], str]) -> None:
     """See that trials to go on from are of the same data and options; `resolve` says which kind `auto` is."""
-    if not folder.trials.exists() or not folder.trials_options.exists():
+    if not (folder.trials.exists() or folder.trials_outputs.exists()) or not folder.trials_options.exists():
         return
     earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
     earlier, now = ({**options, "kind": resolve(options["kind"])} for options in (earlier, now))
@@ -177,20 +189,22 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
     shown = laplace.trials if objective is not None else []
     if objective is not None:
         ranked = sorted(shown, key=lambda trial: trial.scores[objective])[:SHOWN]
+        taken = next(trial for trial in shown if trial.prior_precision == laplace.prior_precision)
+        ranked = ranked if taken in ranked else [*ranked[:-1], taken]
         table = Table("", "τ", "N", title=f"Best {len(ranked)} of {len(shown)} trials")
         names = [name for name in ("nll", "ece", "brier", "accuracy", "rmse") if name in ranked[0].scores]
         for name in names:
             table.add_column(name, justify="right")
         for trial in ranked:
             cells = (f"{trial.scores[name]:.4f}" for name in names)
-            mark = "*" if trial is ranked[0] else ""
+            mark = "*" if trial is taken else ""
             table.add_row(mark, f"{trial.prior_precision:.4g}", f"{trial.num_data:.4g}", *cells)
         record.console.print(table)
     how = "by evidence" if objective is None else f"by validation {objective}"
     chosen = laplace.prior_precision
     told = f"{chosen:.4g}" if isinstance(chosen, float) else ", ".join(f"{k}: {v:.4g}" for k, v in chosen.items())
     record.console.print(f"prior precision τ = {told}, {how}.", highlight=False)
-    searched = laplace.plain_trial is not None
+    searched = objective is not None and any(trial.temperature != 1 for trial in shown)
     if searched:
         record.console.print(f"temperature T = {laplace.temperature:.4g}.", highlight=False)
     if laplace.tuning_note:
