@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from infoform.likelihoods import OutputCovariance
 from infoform.posteriors import LayerPosterior
 from infoform.priors import LayerPrior
 
@@ -23,6 +24,7 @@ def check_posterior(
     check_linear_maps(posterior, rtol=rtol, fixed=fixed, whitened=whitened)
     check_scalars(posterior, rtol=rtol, fixed=fixed)
     check_batching(posterior, rtol=rtol)
+    check_output_covariance(posterior, rtol=rtol)
     check_sampling(posterior, fixed=fixed)
     check_state(posterior)
 
@@ -84,6 +86,29 @@ def check_batching(posterior: LayerPosterior, *, rtol: float) -> None:
     assert posterior.transform(noise).shape == x.shape
     assert posterior.solve(x).shape == x.shape
     assert posterior.quadratic_form(x).shape == x.shape[:2]
+
+
+def check_output_covariance(posterior: LayerPosterior, *, rtol: float) -> None:
+    """The covariance of W a, in whatever form, is J P⁻¹ Jᵀ with rows J_g = e_g aᵀ."""
+    outputs, inputs = posterior.shape
+    a = _normal(3, inputs, dtype=posterior.dtype)
+    inverse = covariance(posterior).reshape(outputs, inputs, outputs, inputs)
+    expected = torch.einsum("na,gahb,nb->ngh", a, inverse, a)
+    check_covariance_form(posterior.output_covariance(a), expected, rtol=rtol)
+
+
+def check_covariance_form(form: OutputCovariance, expected: Tensor, *, rtol: float) -> None:  # (N, C, C)
+    scale = float(expected.abs().max())
+    assert_close(form.dense(), expected, rtol=0, atol=rtol * scale)
+    assert_close(form.variance, expected.diagonal(dim1=1, dim2=2), rtol=0, atol=rtol * scale)
+    assert form.row_sums().dtype == torch.float64
+    assert_close(form.row_sums().to(expected), expected.sum(2), rtol=0, atol=expected.shape[1] * rtol * scale)
+    root = form.transform(torch.eye(form.noise_width, dtype=expected.dtype))  # (W, N, C)
+    # a root of rounding is larger than rounding itself
+    assert_close(torch.einsum("wnc,wnd->ncd", root, root), expected, rtol=0, atol=max(1e2 * rtol, 1e-7) * scale)
+    noise = torch.linspace(0.5, 2.0, expected.shape[1], dtype=expected.dtype) * scale
+    ratio = torch.linalg.slogdet(expected + noise.diag()).logabsdet - noise.log().sum()
+    assert_close(form.log_det_ratio(noise), ratio, rtol=0, atol=1e2 * rtol)
 
 
 def check_sampling(posterior: LayerPosterior, *, fixed: Tensor) -> None:

@@ -19,7 +19,7 @@ def read_keywords(
     structure: str | Structure,
     prior: str | Prior | None,
     fit_options: FitOptions | None,
-    layers: Sequence[str] | None,
+    layers: Sequence[str] | str | None,
     seed: int,
     caller: str,
     stacklevel: int,
@@ -31,7 +31,7 @@ def read_keywords(
         structure: A structure or its name.
         prior: A prior or its name; None for the default one.
         fit_options: How the curvature is measured; None for the defaults.
-        layers: Names or patterns of layers.
+        layers: Names or patterns of layers, or "last".
         seed: Of all random numbers.
         caller: The function that took the keywords.
         stacklevel: Where the warning points to, as for `warnings.warn`.

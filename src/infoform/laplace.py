@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
+from glob import escape
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from infoform.curvature.curvature import Curvature, Fit
 from infoform.deprecated_keywords import read_keywords
 from infoform.fitted import Fitted
 from infoform.fitting.checkpoint import Checkpoint
+from infoform.fitting.find_last_layer import find_last_layer
 from infoform.fitting.fit import FitTask, fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
 from infoform.fitting.placement import Placement
@@ -25,6 +27,7 @@ from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.likelihoods.temperature import check_temperature
 from infoform.network.batches import device_of, read_inputs
 from infoform.network.coverage import Coverage, describe, find_layers
+from infoform.network.last_layer import LAST
 from infoform.network.sharding import distributed_sampler, unwrap
 from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
@@ -32,6 +35,7 @@ from infoform.planning.plan import Plan
 from infoform.planning.target import PlanTarget
 from infoform.posteriors import LayerPosterior, Structure
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
 from infoform.predicting.over_loader import predict_all, warn_if_worse
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.resumable_batches import BatchStore
@@ -57,6 +61,7 @@ class Laplace:
         prior: "isotropic", "activation", or an object such as `infoform.Activation(rank=16)`. Where it is not given,
             "activation" for the structure "inf" of a classifier, and "isotropic" for all else.
         layers: Names of layers, or patterns as "head.*", that get a posterior; all that have a rule where not given.
+            "last" for the layer that the outputs come from, which the fit finds: predictions take one forward pass.
         fit_options: How the curvature is measured: `infoform.FitOptions(...)`.
         seed: Of sampled labels, sampled weights and sketches.
         deprecated: Options of structure, prior and fit one by one, as they were given before these were objects.
@@ -80,7 +85,7 @@ class Laplace:
         *,
         structure: str | Structure = "inf",
         prior: str | Prior | None = None,
-        layers: Sequence[str] | None = None,
+        layers: Sequence[str] | str | None = None,
         fit_options: FitOptions | None = None,
         seed: int = 0,
         **deprecated: Any,
@@ -100,7 +105,7 @@ class Laplace:
         )
         self.model = model
         self.likelihood = get_likelihood(likelihood)
-        self.layers, self._fixed = find_layers(model, layers)
+        self.layers, self._fixed = find_layers(model, None if layers == LAST else layers)
         self.num_data: float | None = None
         self.noise: float | None = None
         self._temperature = 1.0
@@ -158,12 +163,15 @@ class Laplace:
             laplace.fit(train_loader, checkpoint="runs/fit.part")
             ```
         """
-        settings = self.settings
-        shapes = {name: layer.shape for name, layer in self.layers.items()}
+        settings, selection = self.settings, (self.layers, self._fixed)
+        if settings.layers == LAST and not update:
+            selection, loader = find_last_layer(self.model, self.likelihood, loader, seed=settings.seed)
+        layers = selection[0]
+        shapes = {name: layer.shape for name, layer in layers.items()}
         settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
         place = Placement.of(self.model, device=device, offload=offload)
         request = self._plan_target().request()
-        task = FitTask(self.model, self.likelihood, self.layers, request, settings.for_fit(), place)
+        task = FitTask(self.model, self.likelihood, layers, request, settings.for_fit(), place)
         how: dict[str, Any] = {
             "previous": replace(self._fitted().fit, curvature=self.curvature) if update else None,
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
@@ -172,8 +180,9 @@ class Laplace:
         if max_memory is None:
             fit = fit_curvature(task, loader, **how)
         else:
-            fit = fit_in_groups(task, loader, max_memory=read_bytes(max_memory), **how)
+            fit = fit_in_groups(replace(task, keep_bytes=0), loader, max_memory=read_bytes(max_memory), **how)
         noise = self.likelihood.fitted_noise(fit.summary)
+        self.layers, self._fixed = selection
         self._built, self._present = Fitted(fit, settings.prior_rank), None
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
         return self
@@ -294,7 +303,7 @@ class Laplace:
         trials: int = 27,
         prior_precision: tuple[float, float] = (1e-7, 1e6),
         num_data: tuple[float, float] | None = None,
-        kind: str = "linear",
+        kind: str = "auto",
         samples: int = 100,
         link: str = "mc",
         seed: int | None = None,
@@ -350,7 +359,7 @@ class Laplace:
                     "none; leave it out."
                 )
             examples = float(fitted.fit.summary.num_examples)
-            options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
+            options = PredictOptions(self._kind(kind), samples, link, self.settings.seed if seed is None else seed)
             chosen = chosen.tuned(by_evidence=False)
             tuned = search_on_validation(
                 ValidationData.read(val_loader, seed=options.seed),
@@ -432,7 +441,7 @@ class Laplace:
         self,
         x: Any,
         *,
-        kind: str = "linear",
+        kind: str = "auto",
         samples: int = 100,
         link: str = "mc",
         seed: int | None = None,
@@ -443,6 +452,8 @@ class Laplace:
         Args:
             x: A tensor, a tuple of the model's arguments, or a dict of them.
             kind: "linear" (closed form), "mc" (networks with sampled weights) or "linear-mc" (both; for many outputs).
+                "auto" is "linear" for up to 64 outputs and for the last layer alone, else "linear-mc";
+                `prediction.kind` and `prediction.reason` tell.
             samples: Number of draws.
             link: How the uncertain logits of "linear" become probabilities: "mc" (the mean over draws), "probit" or
                 "bridge".
@@ -464,14 +475,14 @@ class Laplace:
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
         prediction = self._predictor(posterior).predict(batch, options, noise=self.noise)
-        self._warned = self._warned or warn_if_worse(kind, prediction, None, likelihood=self.likelihood)
+        self._warned = self._warned or warn_if_worse(prediction.kind, prediction, None, likelihood=self.likelihood)
         return prediction
 
     def predict_loader(
         self,
         loader: Iterable[Any],
         *,
-        kind: str = "linear",
+        kind: str = "auto",
         samples: int = 100,
         link: str = "mc",
         seed: int | None = None,
@@ -517,7 +528,7 @@ class Laplace:
             prediction, targets = predict_all(
                 predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
             )
-        self._warned = self._warned or warn_if_worse(kind, prediction, targets, likelihood=self.likelihood)
+        self._warned = self._warned or warn_if_worse(prediction.kind, prediction, targets, likelihood=self.likelihood)
         return prediction, targets
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
@@ -554,6 +565,8 @@ class Laplace:
         label = self.structure.label
         structures = dict.fromkeys(self.layers, (label, ""))
         fixed = dict(self._fixed)
+        if self._untraced:
+            structures, fixed = {}, fixed | dict.fromkeys(self.layers, "layers='last' is found by fit")
         if self._built is not None:
             layers = self._built.layers(self.structure)
             structures = {name: (label, layer.note) for name, layer in layers.items()}
@@ -637,6 +650,8 @@ class Laplace:
             model, archive.likelihood, structure=settings.structure, prior=archive.prior, layers=settings.layers
         )
         laplace.settings = settings
+        if settings.layers == LAST:
+            laplace.layers, laplace._fixed = find_layers(model, [escape(name) for name in archive.layers])
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
         laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs)
         laplace._default_prior = saved["default_prior"]
@@ -673,7 +688,27 @@ class Laplace:
         return count * self.likelihood.information_scale(self.noise, self.settings.fit.fisher)
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
-        return Predictor(self.model, self.layers, self.likelihood, posterior or self.posterior(), self.temperature)
+        return Predictor(
+            self.model,
+            self.layers,
+            self.likelihood,
+            posterior or self.posterior(),
+            self.temperature,
+            self._fitted().fit.summary.num_outputs,
+        )
+
+    def _kind(self, kind: str) -> str:
+        """Return the kind that a search predicts by: "auto" resolved, so that its record says which."""
+        if kind != AUTO:
+            return kind
+        fit, outputs = self._fitted().fit, self._fitted().fit.summary.num_outputs
+        shapes = [layer.shape for name, layer in self.layers.items() if name not in fit.unreached]
+        return "linear" if may_be_last(shapes, outputs) else choose_kind(outputs).kind
+
+    @property
+    def _untraced(self) -> bool:
+        """Whether the last layer is to be found by a fit that has not been made."""
+        return self.settings.layers == LAST and self._built is None
 
     def _tune_by_evidence(self, structure: Structure, prior: Prior, per_layer: bool, *, free_noise: bool) -> None:
         fitted = self._fitted()

@@ -1,6 +1,7 @@
 """`infoform.plan`: what a posterior will cost before a fit, and how to spend a budget of bytes after it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -9,10 +10,13 @@ from infoform.common.bytes import read_bytes
 from infoform.common.checks import check_whole
 from infoform.deprecated_keywords import read_keywords
 from infoform.laplace import Laplace
+from infoform.network.batches import device_of, read_inputs
+from infoform.network.last_layer import LAST, select_last_layer
 from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK
 from infoform.planning.before_fit import plan_before_fit
 from infoform.planning.plan import Plan
+from infoform.planning.target import PlanTarget
 from infoform.posteriors import Structure
 
 
@@ -21,7 +25,7 @@ def plan(
     *,
     structure: str | Structure | None = None,
     memory: int | str | None = None,
-    layers: Sequence[str] | None = None,
+    layers: Sequence[str] | str | None = None,
     fit_options: FitOptions | None = None,
     example: Any = None,
     likelihood_outputs: int | None = None,
@@ -37,7 +41,7 @@ def plan(
         structure: The structure of a model's posterior, as for `Laplace`, or another one of a fitted `Laplace`.
         memory: Bytes ("48MB", "48MiB" or a number) that choose the ranks of structure "inf": after a fit layer by
             layer, where they keep most; before it one for all, for the worst case.
-        layers: Names or patterns of the layers, as for `Laplace`.
+        layers: Names or patterns of the layers, as for `Laplace`; "last" needs an example.
         fit_options: How a fit of the model is to measure, as for `Laplace`.
         example: A batch of inputs of the size that the fit will see; without it peak and cost are unknown.
         likelihood_outputs: The number of the model's outputs, which matters with `fisher="exact"`.
@@ -94,10 +98,22 @@ def plan(
     if limit is not None and example is None:
         raise ValueError("max_memory needs example=, a batch of inputs, to know what a pass holds; give one.")
     return plan_before_fit(
-        laplace._plan_target(),
+        _target(laplace, example),
         budget=budget,
         example=example,
         outputs=likelihood_outputs,
         limit=limit,
         stays=not offload,
     )
+
+
+def _target(laplace: Laplace, example: Any) -> PlanTarget:
+    """Return what is planned: of `layers="last"`, the layer that running the example shows."""
+    target = laplace._plan_target()
+    if laplace.settings.layers != LAST:
+        return target
+    if example is None:
+        raise ValueError("layers='last' is found by running the model; give example=, a batch of inputs.")
+    batch = read_inputs(example, device_of(laplace.model))
+    layers, _ = select_last_layer(laplace.model, batch, lambda outputs: outputs.reshape(len(outputs), -1))
+    return replace(target, layers=layers)

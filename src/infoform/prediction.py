@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+TEXTS = ("kind", "reason")  # fields that a file holds as bytes
 Examples = TypeVar("Examples", bound=Any)  # a dataclass of tensors, by example along axis 1 of `samples`, 0 of others
 
 
@@ -30,8 +31,11 @@ class Prediction:
         plain: outputs of the trained network, (N, C).
         probs: probabilities of classes or labels, (N, C); None for numbers.
         mean: predicted numbers, (N, C); None for classes and labels.
-        samples: probabilities or means of single networks, (M, N, C), where networks or outputs were sampled.
+        samples: probabilities or means of single networks, (M, N, C), where networks or outputs were sampled; not kept
+            for more than 64 outputs, unless their kind was asked for.
         max_entropy: the largest entropy that a prediction can have; NaN for numbers.
+        kind: how it was made, as in `Laplace.predict`: "linear", "mc" or "linear-mc"; empty where nobody said.
+        reason: why it was made so, in a few words.
 
     Example:
         ```python
@@ -51,6 +55,8 @@ class Prediction:
     mean: Tensor | None = None  # (N, C)
     samples: Tensor | None = None  # (M, N, C): probabilities or means of single networks, where asked for
     max_entropy: float = math.nan  # of any prediction; none for regression
+    kind: str = ""  # how it was made
+    reason: str = ""  # why it was made so
 
     def __len__(self) -> int:
         """Return the number N of examples."""
@@ -152,6 +158,8 @@ class Prediction:
         """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values["max_entropy"] = torch.tensor(self.max_entropy, dtype=torch.float64)
+        for name in TEXTS:
+            values[name] = torch.tensor(list(values[name].encode()), dtype=torch.uint8) if values[name] else None
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
@@ -164,7 +172,8 @@ class Prediction:
         Returns:
             The prediction.
         """
-        return cls(**{**tensors, "max_entropy": float(tensors["max_entropy"])})  # type: ignore[arg-type]
+        texts = {name: bytes(tensors[name].tolist()).decode() for name in TEXTS if name in tensors}
+        return cls(**{**tensors, **texts, "max_entropy": float(tensors["max_entropy"])})  # type: ignore[arg-type]
 
     def _probabilities(self) -> Tensor:
         if self.probs is None:

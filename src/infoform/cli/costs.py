@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from glob import escape
 from typing import TYPE_CHECKING
 
 import torch
@@ -80,7 +81,7 @@ def structures(laplace: Laplace, planned: "Plan") -> tuple[StructureBytes, ...]:
                 laplace.likelihood,
                 structure=settings.resolve(name),
                 prior=laplace.prior,
-                layers=settings.layers,
+                layers=[escape(layer) for layer in laplace.layers],
                 fit_options=fit_options,
                 seed=settings.seed,
             )

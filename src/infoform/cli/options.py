@@ -62,7 +62,8 @@ Restart = Annotated[
 ]
 RANK = "Eigenpairs that each layer keeps: a number (100), a share (0.05) or {layer: number}."
 STRUCTURES = "infoform.posteriors:STRUCTURES infoform.posteriors:PRESETS"
-KINDS = "infoform.predicting.predictor:KINDS"
+KINDS = "infoform.predicting.kinds:KINDS"
+KINDS_AND_AUTO = "infoform.predicting.kinds:KINDS_AND_AUTO"
 Storage = Annotated[
     str | None, option("Posterior", "DTYPE", "Number type of the stored posterior: float32, bfloat16 or uint8.")
 ]
@@ -191,7 +192,11 @@ class PosteriorOptions:
     ] = None
     layers: Annotated[
         list[str] | None,
-        option("Posterior", "PATTERN", "Layers that get a posterior, such as 'head.*'; can be repeated. Default: all."),
+        option(
+            "Posterior",
+            "PATTERN",
+            "Layers that get a posterior, such as 'head.*'; can be repeated. 'last' finds the last one. Default: all.",
+        ),
     ] = None
     fisher: Annotated[
         str,
@@ -214,9 +219,15 @@ class PosteriorOptions:
 class PredictOptions:
     """How predictions are made."""
 
-    kind: Annotated[str, option("Prediction", "KIND", "How to predict: linear, mc or linear-mc.", names=KINDS)] = (
-        "linear"
-    )
+    kind: Annotated[
+        str,
+        option(
+            "Prediction",
+            "KIND",
+            "How to predict: linear, mc or linear-mc; auto chooses by the number of outputs.",
+            names=KINDS_AND_AUTO,
+        ),
+    ] = "auto"
     samples: Annotated[int, option("Prediction", "M", "How many networks, or outputs, are drawn.")] = 100
     link: Annotated[
         str,

@@ -89,7 +89,7 @@ class DataPass:
         if part.is_empty:
             progress.examples += part.whole or 0
             return 0
-        outputs, targets = self._network.forward(part.batch, checked=self._plan.checked)
+        outputs, targets = self._network.forward(part, checked=self._plan.checked)
         progress.called |= self._network.capture.calls.keys()
         progress.num_outputs = outputs.shape[1]
         if len(outputs) == 0:

@@ -8,16 +8,17 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from infoform.common.randomness import UniformStream
+from infoform.fitting.reading import BatchPart
+from infoform.fitting.recall import RecallingCapture
 from infoform.likelihoods import Likelihood
-from infoform.network.batches import Batch
-from infoform.network.capture import Call, Capture
+from infoform.network.capture import Call
 
 
 @dataclass(frozen=True)
 class FisherGradients:
     """A network with its layers tapped, and the Fisher vectors of its likelihood."""
 
-    capture: Capture
+    capture: RecallingCapture
     likelihood: Likelihood
     fisher: str
     samples: int  # Fisher vectors of an example, where they are sampled
@@ -27,17 +28,18 @@ class FisherGradients:
         """Whether an example has one Fisher vector."""
         return self.fisher != "exact" and self.samples == 1
 
-    def forward(self, batch: Batch, *, checked: bool) -> tuple[Tensor, Tensor | None]:  # (N, C), (N, ...)
-        """Return the outputs for a batch, and its targets, all of them checked.
+    def forward(self, part: BatchPart, *, checked: bool) -> tuple[Tensor, Tensor | None]:  # (N, C), (N, ...)
+        """Return the outputs for a part of a batch, and its targets, all of them checked.
 
         Args:
-            batch: The arguments of the model, and the targets.
+            part: The arguments of the model, the targets, and the place of the examples in the order of this process.
             checked: Whether the inputs are known to be finite.
         """
+        batch = part.batch
         for x in () if checked else batch.tensors():
             if not all_finite(x):
                 raise ValueError("the inputs must be finite, got NaN or infinity; clean the data.")
-        outputs = self.likelihood.check_outputs(self.capture.forward(batch))
+        outputs = self.likelihood.check_outputs(self.capture.forward(part))
         if not all_finite(outputs):
             raise ValueError(f"the outputs must be finite, got NaN or infinity{self._first_bad_layer()}.")
         self._check_batch_first(len(outputs))

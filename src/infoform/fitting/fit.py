@@ -20,6 +20,7 @@ from infoform.fitting.keeper import keeping
 from infoform.fitting.pass_plan import plan_passes
 from infoform.fitting.pass_runner import PassRunner
 from infoform.fitting.reader import BatchReader
+from infoform.fitting.recall import RecallingCapture
 from infoform.network.capture import capturing
 from infoform.network.sharding import shard_of
 
@@ -75,7 +76,8 @@ def fit_curvature(
             first_number=_num_examples(previous),
             watched=keeper.watches,
         )
-        network = FisherGradients(capture, task.likelihood, task.settings.fisher, task.settings.fisher_samples)
+        recalling = RecallingCapture(capture, task.layers, limit=task.keep_bytes if len(plans) > 1 else 0)
+        network = FisherGradients(recalling, task.likelihood, task.settings.fisher, task.settings.fisher_samples)
         runner = PassRunner(task, network, reader, processes, keeper, lambda what, size: bar(f"{label}{what}", size))
         state = FitState.begin(task, previous)
         keeper.resume(state.restore)

@@ -14,6 +14,8 @@ from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood
 from infoform.network.layer import Layer
 
+KEEP_BYTES = 256 * 2**20
+
 
 @dataclass(frozen=True)
 class FitTask:
@@ -25,6 +27,7 @@ class FitTask:
     request: StatisticsRequest
     settings: FitSettings
     place: Placement
+    keep_bytes: int = KEEP_BYTES  # for what a last layer saw: a second pass need not run the network on these examples
 
     def of(self, names: Collection[str]) -> "FitTask":
         """Return the task of some of the layers, in their order."""

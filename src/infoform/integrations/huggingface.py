@@ -58,7 +58,7 @@ def laplace_of_trainer(
     likelihood: str | Likelihood | None = None,
     *,
     tune: bool = True,
-    kind: str = "linear",
+    kind: str = "auto",
     samples: int = 100,
     progress: bool = True,
     **options: Any,

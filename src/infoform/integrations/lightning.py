@@ -47,7 +47,7 @@ class LaplaceCallback(lightning.Callback):
         *,
         network: Callable[[Any], nn.Module] | None = None,
         path: str | PathLike[str] | None = None,
-        kind: str = "linear",
+        kind: str = "auto",
         samples: int = 100,
         objective: str | None = None,
         progress: bool = False,

@@ -44,7 +44,7 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
         prior: str | None = None,
         tune: str | float = "validation",
         validation_fraction: float = 0.1,
-        kind: str = "linear",
+        kind: str = "auto",
         samples: int = 100,
         random_state: Any = None,
     ) -> None:

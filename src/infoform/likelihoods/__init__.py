@@ -4,6 +4,12 @@ from infoform.likelihoods.base import FISHER_KINDS, LINKS, DataSummary, Likeliho
 from infoform.likelihoods.classification import Classification
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.likelihoods.multilabel import MultiLabel
+from infoform.likelihoods.output_covariance import (
+    DenseCovariance,
+    DiagonalCovariance,
+    OutputCovariance,
+    SharedVectorsCovariance,
+)
 from infoform.likelihoods.regression import Regression
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
@@ -46,9 +52,13 @@ __all__ = [
     "LINKS",
     "Classification",
     "DataSummary",
+    "DenseCovariance",
+    "DiagonalCovariance",
     "GaussianOutputs",
     "Likelihood",
     "MultiLabel",
+    "OutputCovariance",
     "Regression",
+    "SharedVectorsCovariance",
     "get_likelihood",
 ]

@@ -27,16 +27,23 @@ def summarise(drawn: Tensor, plain: Tensor, *, yes_no: bool, probs: Tensor | Non
     return _prediction(probs, epistemic, information, plain, drawn, yes_no)
 
 
-def bridge(mean: Tensor, covariance: Tensor, plain: Tensor, *, yes_no: bool) -> Prediction:  # (N, L, C), (N, L, C, C)
-    """Return the prediction of the Dirichlet that matches Gaussian logits."""
-    mean, covariance = mean.double(), covariance.double()
-    total = covariance.sum((-2, -1), keepdim=True)
-    rows = covariance.sum(-1, keepdim=True)
+def bridge(mean: Tensor, variance: Tensor, rows: Tensor, plain: Tensor, *, yes_no: bool) -> Prediction:
+    """Return the prediction of the Dirichlet that matches Gaussian logits.
+
+    Args:
+        mean: means of the logits, (N, L, C) for L questions of C answers.
+        variance: their variances, (N, L, C).
+        rows: the covariance of each logit with the sum of a question's logits, (N, L, C).
+        plain: outputs of the trained network.
+        yes_no: whether the second of two answers alone is told.
+    """
+    mean, variance, rows = mean.double(), variance.double(), rows.double()
+    total = rows.sum(-1, keepdim=True)
     # logits matter only up to a constant: condition the Gaussian on their sum being 0, unless it is but for rounding
-    trace = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    trace = variance.sum(-1, keepdim=True)
     safe = torch.where(total > mean.shape[-1] * torch.finfo(plain.dtype).eps * trace, total, 1)
-    mean = mean - (rows / safe).squeeze(-1) * mean.sum(-1, keepdim=True)
-    variance = (covariance - rows @ rows.mT / safe).diagonal(dim1=-2, dim2=-1).clamp_min(1e-12)
+    mean = mean - rows / safe * mean.sum(-1, keepdim=True)
+    variance = (variance - rows.square() / safe).clamp_min(1e-12)
     mean = (mean - mean.mean(-1, keepdim=True)).clamp(-300, 300)
     count = mean.shape[-1]
     alpha = (1 - 2 / count + mean.exp() * (-mean).exp().sum(-1, keepdim=True) / count**2) / variance

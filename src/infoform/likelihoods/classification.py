@@ -90,7 +90,8 @@ class Classification(Likelihood):
     def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
         mean = outputs.mean
         if link == "bridge":
-            return categorical.bridge(mean.unsqueeze(1), outputs.covariance.unsqueeze(1), mean, yes_no=False)
+            variance, rows = outputs.variance.unsqueeze(1), outputs.row_sums.unsqueeze(1)
+            return categorical.bridge(mean.unsqueeze(1), variance, rows, mean, yes_no=False)
         probs = None
         if link == "probit":
             probs = (mean * categorical.probit_scale(outputs.variance)).softmax(1).unsqueeze(1)

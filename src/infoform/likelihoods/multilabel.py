@@ -71,8 +71,8 @@ class MultiLabel(Likelihood):
         mean, variance = outputs.mean, outputs.variance
         if link == "bridge":  # a yes/no question is a softmax over the logits -f/2 and f/2
             halves = torch.stack([-mean / 2, mean / 2], dim=-1)
-            signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=mean.dtype, device=mean.device)
-            return categorical.bridge(halves, variance[..., None, None] / 4 * signs, mean, yes_no=True)
+            quarters = (variance / 4).unsqueeze(-1).expand_as(halves)  # the sum of the two does not vary
+            return categorical.bridge(halves, quarters, torch.zeros_like(halves), mean, yes_no=True)
         probs = None
         if link == "probit":
             probs = _answers((mean * categorical.probit_scale(variance)).sigmoid())

@@ -102,21 +102,21 @@ class Regression(Likelihood):
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
         centred = samples - samples.mean(0)
         covariance = torch.einsum("mnc,mnd->ncd", centred, centred) / max(1, len(samples) - 1)
-        return self._predict(samples.mean(0), covariance, plain, noise, samples)
+        outputs = GaussianOutputs(samples.mean(0), covariance)
+        return self._predict(outputs, plain, noise, samples)
 
     def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
-        return self._predict(outputs.mean, outputs.covariance, outputs.mean, noise, None)
+        return self._predict(outputs, outputs.mean, noise, None)
 
     def _predict(
-        self, mean: Tensor, covariance: Tensor, plain: Tensor, noise: float | None, samples: Tensor | None
+        self, outputs: GaussianOutputs, plain: Tensor, noise: float | None, samples: Tensor | None
     ) -> Prediction:
         assert noise is not None
+        mean = outputs.mean
         aleatoric = (noise * self._scales(mean)) ** 2  # (C,)
-        relative = covariance / (aleatoric.sqrt()[:, None] * aleatoric.sqrt())
-        eye = torch.eye(len(aleatoric), dtype=mean.dtype, device=mean.device)
-        information = 0.5 * torch.linalg.slogdet(eye + relative).logabsdet  # log det(Σ + noise) − log det(noise)
+        information = 0.5 * outputs.log_det_ratio(aleatoric)  # log det(Σ + noise) − log det(noise)
         return Prediction(
-            epistemic=covariance.diagonal(dim1=1, dim2=2).clamp_min(0),
+            epistemic=outputs.variance.clamp_min(0),
             aleatoric=aleatoric.expand_as(mean),
             entropy=information + 0.5 * (2 * math.pi * math.e * aleatoric).log().sum(),
             mutual_information=information,

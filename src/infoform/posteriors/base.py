@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from infoform.common.randomness import normal
 from infoform.curvature.curvature import Curvature
+from infoform.likelihoods import DenseCovariance, OutputCovariance
 from infoform.priors import LayerPrior
 
 _ORIGIN = "origin"  # where an object made by `with_prior` finds the one it was made from
@@ -165,6 +166,20 @@ class LayerPosterior(ABC):
         Returns:
             Covariances of the outputs (N, C, C).
         """
+
+    def output_covariance(self, inputs: Tensor) -> OutputCovariance:  # (N, A)
+        """Return the covariance of the layer's own outputs W a; for a last layer, that of the network's outputs.
+
+        A structure that knows better than G × G numbers an example overrides it.
+
+        Args:
+            inputs: The layer's inputs a (N, A).
+
+        Returns:
+            Covariances of the G outputs of every example.
+        """
+        eye = torch.eye(self.shape[0], dtype=inputs.dtype, device=inputs.device)
+        return DenseCovariance(self.outer_covariance(inputs, eye.expand(len(inputs), -1, -1)))
 
     def covariance(self, jacobians: Tensor) -> Tensor:  # (N, C, G, A) -> (N, C, C)
         """Return J_c P⁻¹ J_dᵀ.

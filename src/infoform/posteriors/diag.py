@@ -15,6 +15,7 @@ from infoform.common.checks import check_choice
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.request import StatisticsRequest
+from infoform.likelihoods import DiagonalCovariance, OutputCovariance
 from infoform.posteriors.base import LayerPosterior, required
 from infoform.posteriors.quantise import read_back, round_to
 from infoform.posteriors.row_blocks import RowBlocks, row_covariance
@@ -70,6 +71,9 @@ class DiagPosterior(LayerPosterior):
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         return row_covariance(self._rows.row_variance(inputs), outputs)
+
+    def output_covariance(self, inputs: Tensor) -> OutputCovariance:
+        return DiagonalCovariance(self._rows.row_variance(inputs))
 
     def log_det(self) -> Tensor:
         return self._rows.log_det()

@@ -16,9 +16,12 @@ from infoform.curvature.curvature import Curvature
 from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.eigenbasis import symmetric_eigh
 from infoform.curvature.request import StatisticsRequest
+from infoform.likelihoods import DenseCovariance, OutputCovariance
 from infoform.posteriors.base import LayerPosterior, power
 from infoform.posteriors.structure import Structure
 from infoform.priors import LayerPrior
+
+SCRATCH = 2**22  # numbers of Jacobians held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,12 @@ class FullPosterior(LayerPosterior):
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         return self.covariance(torch.einsum("ncg,na->ncga", outputs, inputs))  # full layers are small ones
+
+    def output_covariance(self, inputs: Tensor) -> OutputCovariance:
+        eye = torch.eye(self.shape[0], dtype=inputs.dtype, device=inputs.device)
+        step = max(1, SCRATCH // (self.shape[0] * len(self.eigenvalues)))
+        parts = [self.outer_covariance(part, eye.expand(len(part), -1, -1)) for part in inputs.split(step)]
+        return DenseCovariance(torch.cat(parts))
 
     def log_det(self) -> Tensor:
         self._check_invertible()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from infoform.curvature.eigenbasis import expanded_diagonal
+from infoform.likelihoods import OutputCovariance, SharedVectorsCovariance
 from infoform.posteriors.base import LayerPosterior, power, shared_across_priors
 from infoform.posteriors.row_blocks import row_covariance
 
@@ -63,6 +64,19 @@ class KroneckerPosterior(LayerPosterior):
         whole = (inputs**2).sum(1)[:, None, None] * (outputs @ outputs.mT)
         kept = (a**2).sum(1)[:, None, None] * (g @ g.mT)
         return covariance + (whole - kept) / self._precision
+
+    def output_covariance(self, inputs: Tensor) -> OutputCovariance:
+        self._check_invertible()
+        squares = (inputs @ self.input_vectors).square()
+        values = squares @ power(self.coefficients, -1.0, floor=self._floor).T  # (N, g)
+        if not self._truncated:
+            return SharedVectorsCovariance(self.gradient_vectors, values)
+        whole = inputs.square().sum(1)  # (N,)
+        values = values + ((whole - squares.sum(1)) / self._precision).unsqueeze(1)
+        num_outputs, kept = self.gradient_vectors.shape
+        return SharedVectorsCovariance(
+            self.gradient_vectors, values, None if kept == num_outputs else whole / self._precision
+        )
 
     def log_det(self) -> Tensor:
         self._check_invertible()

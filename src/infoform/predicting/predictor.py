@@ -1,9 +1,4 @@
-"""Predictions from a posterior: networks with sampled weights, or the network made linear in its weights.
-
-mc          mean over M networks with sampled weights (the paper)                                  sampled_networks.py
-linear      f(x) ~ N(f*, J Σ Jᵀ) in closed form                                                            linear.py
-linear-mc   f* + J (θ_m − θ*) by forward-mode differentiation on sampled weights: any number of outputs
-"""
+"""Predictions from a posterior: networks with sampled weights, or the network made linear in its weights (kinds.py)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,18 +11,32 @@ from torch.func import functional_call
 
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.randomness import isolated
-from infoform.likelihoods import LINKS, GaussianOutputs, Likelihood
-from infoform.network.batches import Batch, batch_size, device_of, read_outputs
+from infoform.likelihoods import LINKS, GaussianOutputs, Likelihood, OutputCovariance
+from infoform.network.batches import Batch, batch_size, device_of, read_outputs, split_batch
 from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.kinds import (
+    ASKED,
+    AUTO,
+    KINDS,
+    KINDS_AND_AUTO,
+    LAST,
+    MANY_OUTPUTS,
+    KindChoice,
+    choose_kind,
+    may_be_last,
+)
+from infoform.predicting.last_layer import outputs_and_inputs
 from infoform.predicting.linear import gaussian_outputs
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
 from infoform.predicting.sampled_networks import SampledNetworks
-from infoform.prediction import Prediction
+from infoform.prediction import Prediction, join_predictions, select_examples
 
-KINDS = ("linear", "mc", "linear-mc")
+DRAWN_BYTES = 16 * 2**20  # of drawn outputs held at a time, where there are many outputs
+COVARIANCE_BYTES = 32 * 2**20  # of covariances in float64 held at a time
+__all__ = ["KINDS", "PredictOptions", "Predictor"]
 
 
 @dataclass(frozen=True)
@@ -38,20 +47,15 @@ class PredictOptions:
         ValueError: if `kind` or `link` is unknown, or `samples` is not a whole number of at least 1.
     """
 
-    kind: str  # one of KINDS
+    kind: str  # "auto" or one of KINDS
     samples: int  # networks, or draws of outputs
     link: str  # one of LINKS
     seed: int
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
+        check_choice("kind", self.kind, KINDS_AND_AUTO)
         check_choice("link", self.link, LINKS)
         check_whole("samples", self.samples)
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether sampled networks are linear in their weights."""
-        return self.kind == "linear-mc"
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,12 @@ class Predictor:
     likelihood: Likelihood
     posterior: Posterior
     temperature: float = 1.0  # T that logits are divided by
+    num_outputs: int | None = None  # C, where it is known before a forward pass
 
     def predict(self, batch: Batch, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
-        (raw,) = self.raw_outputs([batch], options)
-        return self.from_outputs(raw, options, noise=noise)
+        (prediction,) = self._predict_each([batch], options=options, noise=noise)
+        return prediction
 
     def raw_outputs(
         self,
@@ -86,26 +91,27 @@ class Predictor:
             tick: called with the size of a batch whenever its share of the work is done.
         """
         checked = (_check_size(batch) for batch in batches)
-        if options.kind == "linear":
-            for batch in checked:
-                yield RawOutputs(*self.linear(batch))
-                if tick is not None:
-                    tick(batch_size(batch))
+        choice = self._choice(options)
+        if choice.kind != "linear":
+            yield from self._sampled_outputs(checked, choice, options, often=often, tick=tick)
             return
-        networks = self.sampled(linear=options.is_linear)
-        for drawn in networks.over(checked, samples=options.samples, seed=options.seed, often=often, tick=tick):
-            yield RawOutputs(drawn.plain, samples=drawn.outputs)
+        for batch in checked:
+            yield self._linear_outputs(batch, options)
+            if tick is not None:
+                tick(batch_size(batch))
 
     def from_outputs(self, raw: RawOutputs, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction that these outputs make at the temperature of this predictor."""
         if raw.samples is not None:
             scaled = raw.samples if self.temperature == 1 else raw.samples / self.temperature
-            return self.likelihood.from_samples(scaled, raw.plain, noise=noise)
-        assert raw.covariance is not None
-        gaussian = GaussianOutputs(raw.plain, raw.covariance, samples=options.samples, seed=options.seed)
-        scaled_gaussian = gaussian.at_temperature(self.temperature)
-        prediction = self.likelihood.from_gaussian(scaled_gaussian, noise=noise, link=options.link)
-        return prediction if self.temperature == 1 else replace(prediction, plain=raw.plain)
+            prediction = self.likelihood.from_samples(scaled, raw.plain, noise=noise)
+        elif raw.covariance is not None:
+            prediction = self._from_gaussian(raw, raw.covariance, options, noise=noise)
+        else:
+            prediction = self._from_last_layer(raw, options, noise=noise)
+        if options.kind == AUTO and raw.plain.shape[1] > MANY_OUTPUTS:
+            prediction = replace(prediction, samples=None)  # of a loader's data they would be M times the outputs
+        return replace(prediction, kind=raw.kind, reason=raw.reason)
 
     def predict_parts(
         self,
@@ -120,7 +126,7 @@ class Predictor:
         parts, targets = [], []
         compute = partial(self._predict_each, options=options, noise=noise, often=store is not None, tick=tick)
         codec = BatchCodec(compute, Prediction.tensors, Prediction.of)
-        several = options.kind != "linear"  # sampled networks run over several batches at a time
+        several = options.kind != "linear"  # sampled networks may run over several batches at a time
         results = over_batches(loader, codec, device=device_of(self.model), copy_inputs=several, store=store, tick=tick)
         with isolated(options.seed, loader=loader):  # a DataLoader draws a seed, and its order if it shuffles
             for given, prediction in results:
@@ -159,17 +165,90 @@ class Predictor:
             parameters.update(self.layers[name].as_parameters(matrix))
         return parameters
 
+    @property
+    def _may_be_last(self) -> bool:
+        return may_be_last([layer.shape for layer in self.posterior.layers.values()], self.num_outputs)
+
+    def _choice(self, options: PredictOptions) -> KindChoice:
+        """Return the way of predicting, as far as it is known before a forward pass."""
+        if options.kind != AUTO:
+            return KindChoice(options.kind, ASKED)
+        return KindChoice("linear", LAST) if self._may_be_last else choose_kind(self.num_outputs)
+
+    def _sampled_outputs(
+        self,
+        batches: Iterable[Batch],
+        choice: KindChoice,
+        options: PredictOptions,
+        *,
+        often: bool = False,
+        tick: Callable[[int], None] | None = None,
+    ) -> Iterator[RawOutputs]:
+        networks = self.sampled(linear=choice.kind == "linear-mc")
+        for drawn in networks.over(batches, samples=options.samples, seed=options.seed, often=often, tick=tick):
+            yield RawOutputs(drawn.plain, samples=drawn.outputs, kind=choice.kind, reason=choice.reason)
+
+    def _linear_outputs(self, batch: Batch, options: PredictOptions) -> RawOutputs:
+        """Return the outputs in closed form: by one forward pass where that will do."""
+        found = outputs_and_inputs(self, batch) if self._may_be_last else None
+        if found is None:
+            choice = choose_kind(self.num_outputs) if options.kind == AUTO else KindChoice(options.kind, ASKED)
+            if choice.kind == "linear-mc":  # the only layer with a posterior is not the last, as it turns out
+                (raw,) = self._sampled_outputs([batch], choice, options)
+                return raw
+            return RawOutputs(*self.linear(batch), kind=choice.kind, reason=choice.reason)
+        plain, inputs = found
+        covariance = self._last_covariance(inputs).dense().to(plain) if plain.shape[1] <= MANY_OUTPUTS else None
+        return RawOutputs(plain, covariance, inputs=inputs, kind="linear", reason=LAST)
+
+    def _last_covariance(self, inputs: Tensor) -> OutputCovariance:  # (N, A)
+        (layer,) = self.posterior.layers.values()
+        return layer.output_covariance(inputs.to(layer.device, layer.dtype))
+
+    def _from_gaussian(
+        self, raw: RawOutputs, covariance: Tensor | OutputCovariance, options: PredictOptions, *, noise: float | None
+    ) -> Prediction:
+        gaussian = GaussianOutputs(raw.plain, covariance, samples=options.samples, seed=options.seed)
+        scaled = gaussian.at_temperature(self.temperature)
+        prediction = self.likelihood.from_gaussian(scaled, noise=noise, link=options.link)
+        return prediction if self.temperature == 1 else replace(prediction, plain=raw.plain)
+
+    def _from_last_layer(self, raw: RawOutputs, options: PredictOptions, *, noise: float | None) -> Prediction:
+        """Return the prediction of many outputs, some examples at a time; single draws are not kept."""
+        assert raw.inputs is not None
+        each = options.samples * raw.plain.shape[1] * raw.plain.element_size()
+        parts = []
+        for places in torch.arange(len(raw)).split(max(1, DRAWN_BYTES // each)):
+            part = select_examples(raw, places)
+            assert part.inputs is not None
+            prediction = self._from_gaussian(part, self._last_covariance(part.inputs), options, noise=noise)
+            parts.append(replace(prediction, samples=None))
+        return join_predictions(parts)
+
     def _predict_each(
         self,
         batches: Iterable[Batch],
         *,
         options: PredictOptions,
         noise: float | None,
-        often: bool,
-        tick: Callable[[int], None] | None,
+        often: bool = False,
+        tick: Callable[[int], None] | None = None,
     ) -> Iterator[Prediction]:
-        for raw in self.raw_outputs(batches, options, often=often, tick=tick):
-            yield self.from_outputs(raw, options, noise=noise)
+        if self._choice(options).kind != "linear":
+            for raw in self.raw_outputs(batches, options, often=often, tick=tick):
+                yield self.from_outputs(raw, options, noise=noise)
+            return
+        for batch in batches:
+            raws = self.raw_outputs(split_batch(_check_size(batch), self._examples_at_once(batch)), options, tick=tick)
+            parts = [self.from_outputs(raw, options, noise=noise) for raw in raws]
+            yield parts[0] if len(parts) == 1 else join_predictions(parts)
+
+    def _examples_at_once(self, batch: Batch) -> int:
+        """Return how many examples' C × C covariances are held at a time."""
+        count = batch_size(batch)
+        if self.num_outputs is None or self._may_be_last:
+            return count
+        return max(1, min(count, COVARIANCE_BYTES // (8 * self.num_outputs**2)))
 
 
 def _check_size(batch: Batch) -> Batch:

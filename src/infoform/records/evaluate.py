@@ -172,3 +172,5 @@ class EvaluateResult:
     intervals: Intervals | None = field(default=None, metadata=FLAT)
     chosen: ChosenExamples | None = field(default=None, metadata=FLAT)
     unknown: UnknownResult | None = field(default=None, metadata=LEFT_OUT)
+    kind: str | None = field(default=None, metadata=LEFT_OUT)  # how it was predicted; earlier versions did not tell it
+    reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so

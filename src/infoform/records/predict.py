@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from infoform.records.evaluate import Histogram
 from infoform.records.examples import ChosenExamples
-from infoform.records.json_values import FLAT
+from infoform.records.json_values import FLAT, LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -35,3 +35,5 @@ class PredictResult:
     classes: PredictedClasses | None = field(default=None, metadata=FLAT)
     numbers: PredictedNumbers | None = field(default=None, metadata=FLAT)
     chosen: ChosenExamples | None = field(default=None, metadata=FLAT)
+    kind: str | None = field(default=None, metadata=LEFT_OUT)  # how it was predicted; earlier versions did not tell it
+    reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so

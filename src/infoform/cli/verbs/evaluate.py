@@ -58,7 +58,12 @@ def evaluate(
                 parts.forget()
                 raise Mistake(f"scores need targets, and '{data}' gave none; give (input, target) batches.")
             chosen, note = describe(opened, labelled, predicted, targets)
-            result = replace(score(likelihood, predicted, targets, noise=opened.laplace.noise), chosen=chosen)
+            result = replace(
+                score(likelihood, predicted, targets, noise=opened.laplace.noise),
+                chosen=chosen,
+                kind=predicted.kind,
+                reason=predicted.reason,
+            )
             if strange is not None:
                 other, _ = opened.laplace.predict_loader(strange.loader, keep=parts.of("unknown"), **how)
                 chosen, other_note = describe(opened, strange, other, None)

@@ -150,6 +150,7 @@ def _fitted(
     from infoform.cli.run_folder import read_for
     from infoform.laplace import Laplace
     from infoform.likelihoods import get_likelihood
+    from infoform.network.last_layer import LAST
     from infoform.options import Settings
 
     source = ModelSource.given(model)
@@ -160,6 +161,8 @@ def _fitted(
         chosen = chosen.with_noise(noise)
     network = source.load(model.device)
     flat = asdict(posterior) | {"rank": read_rank(posterior.rank)}
+    if posterior.layers == [LAST]:
+        flat["layers"] = LAST
     precision = posterior.prior_precision
     settings = Settings.from_flat({name: value for name, value in flat.items() if name not in PRIOR_OPTIONS})
     laplace = Laplace(

@@ -80,6 +80,8 @@ def predict(
             classes=None if predicted.probs is None else _classes(predicted, opened.classes),
             numbers=_numbers(predicted) if predicted.probs is None else None,
             chosen=chosen,
+            kind=predicted.kind,
+            reason=predicted.reason,
         )
         if note is not None:
             record.note(note)

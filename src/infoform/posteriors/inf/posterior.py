@@ -38,10 +38,12 @@ from infoform.curvature.eigenbasis import (
     select_pairs,
     symmetric_eigh,
 )
+from infoform.likelihoods import OutputCovariance
 from infoform.posteriors import log_bytes
 from infoform.posteriors.base import LayerPosterior, required, shared_across_priors
 from infoform.posteriors.inf.core import below_diagonal, core_root, kept_diagonal
 from infoform.posteriors.inf.jacobians import OuterForm
+from infoform.posteriors.inf.output_rows import OutputRows
 from infoform.posteriors.inf.sampling import DrawForm, LowRank, stacked
 from infoform.posteriors.quantise import read_back, round_to, vector_dtype
 from infoform.posteriors.row_blocks import RowBlocks
@@ -237,6 +239,9 @@ class InfPosterior(LayerPosterior):
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         return self._outer.covariance(inputs, outputs)
 
+    def output_covariance(self, inputs: Tensor) -> OutputCovariance:
+        return self._output_rows.covariance(inputs)
+
     def log_det(self) -> Tensor:
         return self._rows.log_det() + self._spectrum[2].log1p().sum()
 
@@ -285,6 +290,21 @@ class InfPosterior(LayerPosterior):
             rows=self._gradient_vectors[:, rows[order]].T.contiguous(),
             bounds=[0, *counts.cumsum(0).tolist()],
             whitener=(self._factor @ (vectors / grown))[order],
+        )
+
+    @cached_property
+    def _output_rows(self) -> OutputRows:
+        vectors, grown, _ = self._spectrum
+        rows, columns = self.indices
+        return OutputRows(
+            inverse=self._rows.inverse,
+            scaled_inverse=self._scaled_inverse,
+            columns=self._input_vectors,
+            factor=self._rows.factor,
+            taken=None if self._whitened_shared is None else self._rows.taken(self._whitened_shared),
+            pair_rows=self._gradient_vectors[:, rows],
+            pair_columns=columns,
+            whitener=self._factor @ (vectors / grown),
         )
 
     @cached_property

@@ -4,12 +4,14 @@ A Cholesky factor costs a thirtieth of the eigenvectors, and a sample by it, L_G
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from infoform.common.float64 import in_double
+from infoform.likelihoods import SharedVectorsCovariance
 
 ROUNDING = 0.01  # of the damping: what the last digits of a factor may take off it
 
@@ -49,6 +51,10 @@ class KroneckerRoots:
         a, g = _whitened(inputs, self.of_inputs), _whitened(outputs, self.of_gradients)
         return a.square().sum(1)[:, None, None] * (g @ g.mT)
 
+    def output_covariance(self, inputs: Tensor) -> SharedVectorsCovariance:  # (N, A)
+        """Return the covariance of W a: P_G⁻¹ for all examples, times a number for each."""
+        return SharedVectorsCovariance(self._output_vectors, _whitened(inputs, self.of_inputs).square().sum(1, True))
+
     def log_det(self) -> Tensor:
         outputs, inputs = len(self.of_gradients), len(self.of_inputs)
         return 2 * (inputs * _log_product(self.of_gradients) + outputs * _log_product(self.of_inputs))
@@ -58,6 +64,11 @@ class KroneckerRoots:
 
     def dense(self) -> Tensor:  # (G * A, G * A)
         return torch.kron(self.of_gradients @ self.of_gradients.T, self.of_inputs @ self.of_inputs.T)
+
+    @cached_property
+    def _output_vectors(self) -> Tensor:  # L_G⁻ᵀ (G, G)
+        eye = torch.eye(len(self.of_gradients), dtype=self.of_gradients.dtype, device=self.of_gradients.device)
+        return _whitened(eye, self.of_gradients)
 
     def _whiten(self, x: Tensor) -> Tensor:  # (..., G, A) -> (..., G, A)
         return _whitened(_whitened(x, self.of_inputs).mT, self.of_gradients).mT

@@ -22,6 +22,7 @@ from typing_extensions import Self
 
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import check_moment, symmetric_eigh
+from infoform.likelihoods import OutputCovariance
 from infoform.posteriors.base import required, shared_across_priors
 from infoform.posteriors.kfac.cholesky import KroneckerRoots
 from infoform.posteriors.kronecker import KroneckerPosterior
@@ -99,6 +100,9 @@ class KfacPosterior(KroneckerPosterior):
         if self._roots is None:
             return super().outer_covariance(inputs, outputs)
         return self._roots.outer_covariance(inputs, outputs)
+
+    def output_covariance(self, inputs: Tensor) -> OutputCovariance:
+        return super().output_covariance(inputs) if self._roots is None else self._roots.output_covariance(inputs)
 
     def log_det(self) -> Tensor:
         return super().log_det() if self._roots is None else self._roots.log_det()
