@@ -43,18 +43,19 @@ class CifarResNet(nn.Module):
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.relu = nn.ReLU(inplace=True)
-        self.layer1, self.layer2, self.layer3 = (
-            nn.Sequential(
-                *(BasicBlock(width if i else max(16, width // 2), width, 1 if i or width == 16 else 2) for i in range(blocks))
-            )
-            for width in (16, 32, 64)
-        )
+        self.layer1, self.layer2, self.layer3 = (_stage(width, blocks) for width in (16, 32, 64))
         self.fc = nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:  # (N, 3, 32, 32) -> (N, 10)
         x = self.layer3(self.layer2(self.layer1(self.relu(self.bn1(self.conv1(x))))))
         logits: Tensor = self.fc(functional.adaptive_avg_pool2d(x, 1).flatten(1))
         return logits
+
+
+def _stage(width: int, blocks: int) -> nn.Sequential:
+    """Return blocks of one width; all stages but the first begin at half of it, with a stride of 2."""
+    first = BasicBlock(max(16, width // 2), width, 1 if width == 16 else 2)
+    return nn.Sequential(first, *(BasicBlock(width, width, 1) for _ in range(blocks - 1)))
 
 
 def cifar_resnet(name: str, folder: Path | None = None) -> nn.Module:
