@@ -301,7 +301,7 @@ class InfPosterior(LayerPosterior):
             scaled_inverse=self._scaled_inverse,
             columns=self._input_vectors,
             factor=self._rows.factor,
-            taken=None if self._whitened_shared is None else self._rows.taken(self._whitened_shared),
+            taken=self._taken,
             pair_rows=self._gradient_vectors[:, rows],
             pair_columns=columns,
             whitener=self._factor @ (vectors / grown),
