@@ -110,7 +110,7 @@ FULL = {
     "lenet": Case("the paper's LeNet", small("lenet", False), "9", tuned=(1000,)),
     "resnet20": Case("ResNet-20, CIFAR-10", cifar(20), "fc", tuned=(200, 1000), scored=True),
     "resnet56": Case("ResNet-56, CIFAR-10", cifar(56), "fc", scored=True),
-    "resnet50": Case("ResNet-50, 1,000 classes", resnet50, "fc", 32, 32, 32, ways=("temperature", "last")),
+    "resnet50": Case("ResNet-50, 1,000 classes", resnet50, "fc", 8, 20, 16, ways=("temperature", "last")),
 }
 QUICK = {
     "mlp": Case("MLP 784-64-64-10", small("mlp", True), "5", 16, 64, 64, tuned=(32,)),
