@@ -4,7 +4,7 @@
     python -m benchmarks.answers.worker laplace-torch CASE     # in the peers' environment
 
 Reads requests and writes answers, a JSON object a line. An answer has seconds of the work and of plain forward passes
-over the same inputs just before it, or the reason why there is none.
+over the same inputs beside it, or the reason why there is none.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from benchmarks.answers.cases import cases
 from benchmarks.answers.quality import Parts, read_parts
 
 SHORTEST, MOST_SINGLE = 1.0, 20  # seconds and inputs of a loop over single inputs
-FORWARDS = 3  # plain passes beside a piece of work; the median counts
+FORWARDS = 2  # plain passes before a piece of work, and as many after it; the median counts
 
 
 def timed(work: Any) -> float:
@@ -50,16 +51,17 @@ def measure_predict(library: Any, way: str, count: int) -> dict[str, Any]:
     with torch.no_grad():
         if count > 1:
             x = library.inputs[:count]
-            forwards = sorted(timed(lambda: plain(x)) for _ in range(FORWARDS))
-            return {"forward": forwards[FORWARDS // 2], "seconds": timed(lambda: work(x))}
-        singles = library.inputs[:MOST_SINGLE].split(1)
-        forwards = sorted(timed(lambda x=x: plain(x)) for x in singles)
-        seconds: list[float] = []
-        for x in singles:
+            forwards = [timed(lambda: plain(x)) for _ in range(FORWARDS)]
+            seconds = [timed(lambda: work(x))]
+            forwards += [timed(lambda: plain(x)) for _ in range(FORWARDS)]
+            return {"forward": median(forwards), "seconds": seconds[0]}
+        forwards, seconds = [], []
+        for x in library.inputs[:MOST_SINGLE].split(1):
+            forwards.append(timed(lambda x=x: plain(x)))
             seconds.append(timed(lambda x=x: work(x)))
             if len(seconds) >= 3 and sum(seconds) > SHORTEST:
                 break
-        return {"forward": forwards[len(forwards) // 2], "seconds": sorted(seconds)[len(seconds) // 2]}
+        return {"forward": median(forwards), "seconds": median(seconds)}
 
 
 def measure_tune(library: Any, kind: str, count: int, options: dict[str, Any]) -> dict[str, Any]:
