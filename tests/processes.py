@@ -163,6 +163,7 @@ class Case:
         sure, many = make_sure()
         self.keep("sure", make_laplace(sure).fit(dealt(many), progress=False))
         self.keep("sure parts", make_laplace(sure).fit(parts_of(many, self.count)[self.rank], progress=False))
+        self.keep("last", make_laplace(wide, layers="last").fit(parts, progress=False))
         small = make_laplace(wide, chunk="4kB")
         self.keep(
             "groups", small.fit(parts, max_memory=too_little(small), offload=self.folder / "kept", progress=False)

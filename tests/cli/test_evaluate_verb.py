@@ -32,6 +32,7 @@ def test_scores_of_the_posterior_and_of_the_network_alone(fitted: Path, succeed:
     assert result["plain_scores"]["nll"] == pytest.approx(metrics.nll(plain, labels))
     entropy = float(torch.special.entr(plain).sum(1).mean()) / prediction.max_entropy
     assert result["plain_scores"]["entropy"] == pytest.approx(entropy)
+    assert (result["kind"], result["reason"]) == ("linear", "closed form: 3 outputs, at most 64")
     assert sum(result["reliability"]["count"]) == sum(result["entropy_histogram"]["count"]) == 40
     least = int(prediction.entropy.argmax())
     assert result["least_certain"][0]["index"] == least

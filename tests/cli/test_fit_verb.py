@@ -15,6 +15,7 @@ import infoform
 from flat import flat_laplace
 from infoform.common.provenance import commit
 from infoform.posteriors import STRUCTURES, InfPosterior
+from infoform.predicting.kinds import LAST
 
 Call = Callable[..., Result]
 Fail = Callable[..., str]
@@ -58,6 +59,19 @@ def test_options_reach_the_library(home: Path, succeed: Call) -> None:
     expected.fit(list(zip(x.split(16), labels.split(16), strict=True)), progress=False)
     expected.prior_precision = 7.0
     _same_posterior(Path("run/posterior.safetensors"), expected)
+
+
+def test_the_last_layer_is_found(home: Path, succeed: Call) -> None:
+    succeed("fit", "run", *NETWORK, *TREES, "--layers", "last")
+    x, labels = _table()
+    expected = infoform.Laplace(_network(), "classification", layers="last").fit([(x, labels)], progress=False)
+    _same_posterior(Path("run/posterior.safetensors"), expected)
+    assert [layer["name"] for layer in read("run/fit.json")["result"]["layers"]] == ["2"]
+    succeed("tune", "run", "--data", "trees.csv", "--trials", 3)
+    for verb in ("predict", "evaluate"):
+        succeed(verb, "run", "--data", "trees.csv")
+        result = read(f"run/{verb}.json")["result"]
+        assert (result["kind"], result["reason"]) == ("linear", LAST)
 
 
 @pytest.mark.parametrize("options", [(), ("--structure", "diag", "--prior", "activation")])

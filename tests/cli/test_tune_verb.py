@@ -85,6 +85,12 @@ def test_trials_of_other_data_are_not_gone_on_from(fitted: Path, succeed: Call, 
     succeed("tune", "run", *other)
 
 
+def test_trials_of_the_kind_that_auto_stands_for_are_gone_on_from(fitted: Path, succeed: Call) -> None:
+    succeed("tune", "run", *FEW, "--kind", "linear")
+    succeed("tune", "run", *FEW)
+    assert len(read(fitted / "tune.json")["result"]["trials"]) == 3
+
+
 def test_restart_forgets_no_trials_before_the_first_new_one(
     fitted: Path, succeed: Call, fail: Fail, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,12 @@ def test_a_basis_from_a_part_of_the_data_is_the_same_in_all_processes(ran: Run) 
     torch.testing.assert_close(found["3 diagonal"], diagonal, rtol=1e-9, atol=0)
 
 
+def test_the_last_layer_is_found_though_a_process_has_no_data(ran: Run) -> None:
+    batches = processes.batches_of(processes.make_data(dtype=torch.float64))
+    laplace = processes.make_laplace(processes.make_model(torch.float64), layers=["5"]).fit(batches, progress=False)
+    check_same(read(ran, "last"), laplace, tolerance=1e-9)
+
+
 def test_groups_of_layers_are_the_same_in_all_processes(ran: Run) -> None:
     batches = processes.batches_of(processes.make_data(dtype=torch.float64))
     laplace = processes.make_laplace(processes.make_model(torch.float64), chunk="4kB")

@@ -35,7 +35,7 @@ def check_predictions(one: infoform.Laplace, other: infoform.Laplace) -> None:
     assert isinstance(found, Prediction)
     assert found.kind == expected.kind == "linear"
     assert found.reason == expected.reason == "one forward pass: the last layer alone has a posterior"
-    assert_close(found.probs, expected.probs, rtol=1e-12)
+    assert_close(found.value, expected.value, rtol=1e-12)
     assert_close(found.epistemic, expected.epistemic, rtol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_a_stopped_fit_goes_on(tmp_path: Path) -> None:
                     raise OSError("the disk is away")
                 yield batch
 
-    options = {"checkpoint": tmp_path / "part", "checkpoint_every": 0.0, "progress": False}
+    options: dict[str, Any] = {"checkpoint": tmp_path / "part", "checkpoint_every": 0.0, "progress": False}
     with pytest.raises(OSError, match="the disk is away"):
         last().fit(Stopping(batches()), **options)
     assert list((tmp_path / "part").glob("pass-2*"))
@@ -131,7 +131,7 @@ def test_another_string_is_refused() -> None:
 def test_a_plan_needs_an_example() -> None:
     model, example = network(), batches()[0][0]
     for target in (model, last(model)):
-        options = {"layers": "last"} if target is model else {}
+        options: dict[str, Any] = {"layers": "last"} if target is model else {}
         with pytest.raises(ValueError, match="layers='last' is found by running the model; give example="):
             infoform.plan(target, **options)
         planned = infoform.plan(target, example=example, **options)

@@ -65,7 +65,8 @@ def check_same(found: Curvature, expected: Curvature) -> None:
 def test_all_statistics_are_those_of_two_runs(
     statistics: str, fisher: str, basis_floor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, options = batches(300, 40), {"statistics": statistics, "fisher": fisher, "basis_floor": basis_floor}
+    data = batches(300, 40)
+    options: dict[str, Any] = {"statistics": statistics, "fisher": fisher, "basis_floor": basis_floor}
     once, network = model(), model()
     found = fit(once, data, **options)
     monkeypatch.setattr(fit_task.FitTask.__init__, "__defaults__", (0,))

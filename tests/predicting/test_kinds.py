@@ -1,8 +1,9 @@
-"""kind="auto" is the closed form for few outputs and for the last layer, else sampled; a prediction says which and why."""
+"""kind="auto" is the closed form for few outputs and for the last layer, else sampled; a prediction says so."""
 
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +113,16 @@ def test_the_way_survives_all_that_is_done_with_a_prediction() -> None:
     ]
     for one in changed:
         assert (one.kind, one.reason) == (made.kind, made.reason) == ("linear", "closed form: 3 outputs, at most 64")
+
+
+@pytest.mark.filterwarnings("ignore:the best prior_precision")
+def test_a_search_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    laplace, data = fitted(FEW), [(inputs(), torch.tensor([0, 1, 2, 0, 1, 2, 0]))]
+    options: dict[str, Any] = {"trials": 3, "path": tmp_path / "trials.json", "progress": False}
+    earlier = laplace.tune(data, kind="linear", **options).trials  # the default then
+    assert laplace.tune(data, **options).trials == earlier
+    with pytest.raises(ValueError, match="kind"):
+        laplace.tune(data, kind="linear-mc", **options)
 
 
 def test_tensors_of_earlier_versions_are_read() -> None:

@@ -94,6 +94,11 @@ class LayerPosterior(ABC):
         """Return how many numbers `outer_covariance` holds for each example and each input or output of the layer."""
         return 1
 
+    @property
+    def output_width(self) -> int:
+        """Return how many numbers `output_covariance` holds for each example and each output of the layer."""
+        return self.shape[0]
+
     @abstractmethod
     def transform(self, noise: Tensor) -> Tensor:  # (..., *noise_shape) -> (..., G, A)
         """Return F · noise, with F Fᵀ = P⁻¹.

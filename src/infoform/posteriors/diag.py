@@ -57,6 +57,10 @@ class DiagPosterior(LayerPosterior):
     def width(self) -> int:
         return 1 + self.prior.rank
 
+    @property
+    def output_width(self) -> int:
+        return 1
+
     def transform(self, noise: Tensor) -> Tensor:
         return self._rows.transform(noise)
 

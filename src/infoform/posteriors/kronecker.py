@@ -40,6 +40,10 @@ class KroneckerPosterior(LayerPosterior):
     def device(self) -> torch.device:
         return self.input_vectors.device
 
+    @property
+    def output_width(self) -> int:
+        return 1
+
     def transform(self, noise: Tensor) -> Tensor:
         if self._truncated or not self.prior.positive:
             return self._apply_power(noise, -0.5)

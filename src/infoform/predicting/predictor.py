@@ -34,7 +34,8 @@ from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_b
 from infoform.predicting.sampled_networks import SampledNetworks
 from infoform.prediction import Prediction, join_predictions, select_examples
 
-DRAWN_BYTES = 16 * 2**20  # of drawn outputs held at a time, where there are many outputs
+EXAMPLES = 1024  # whose covariances are found at a time, where there are few outputs
+PART_BYTES = 16 * 2**20  # of drawn outputs and of their covariances held at a time, where there are many outputs
 COVARIANCE_BYTES = 32 * 2**20  # of covariances in float64 held at a time
 __all__ = ["KINDS", "PredictOptions", "Predictor"]
 
@@ -96,7 +97,8 @@ class Predictor:
             yield from self._sampled_outputs(checked, choice, options, often=often, tick=tick)
             return
         for batch in checked:
-            yield self._linear_outputs(batch, options)
+            last = self._last_layer_outputs(batch)
+            yield self._all_layers_outputs(batch, options) if last is None else last
             if tick is not None:
                 tick(batch_size(batch))
 
@@ -188,20 +190,27 @@ class Predictor:
         for drawn in networks.over(batches, samples=options.samples, seed=options.seed, often=often, tick=tick):
             yield RawOutputs(drawn.plain, samples=drawn.outputs, kind=choice.kind, reason=choice.reason)
 
-    def _linear_outputs(self, batch: Batch, options: PredictOptions) -> RawOutputs:
-        """Return the outputs in closed form: by one forward pass where that will do."""
+    def _last_layer_outputs(self, batch: Batch) -> RawOutputs | None:
+        """Return the outputs by one forward pass, where the last layer alone has a posterior."""
         found = outputs_and_inputs(self, batch) if self._may_be_last else None
         if found is None:
-            choice = choose_kind(self.num_outputs) if options.kind == AUTO else KindChoice(options.kind, ASKED)
-            if choice.kind == "linear-mc":  # the only layer with a posterior is not the last, as it turns out
-                (raw,) = self._sampled_outputs([batch], choice, options)
-                return raw
-            return RawOutputs(*self.linear(batch), kind=choice.kind, reason=choice.reason)
+            return None
         plain, inputs = found
-        covariance = self._last_covariance(inputs).dense().to(plain) if plain.shape[1] <= MANY_OUTPUTS else None
+        covariance = None
+        if plain.shape[1] <= MANY_OUTPUTS:
+            parts = [self._last_layer_covariance(part).dense() for part in inputs.split(EXAMPLES)]
+            covariance = torch.cat(parts).to(plain)
         return RawOutputs(plain, covariance, inputs=inputs, kind="linear", reason=LAST)
 
-    def _last_covariance(self, inputs: Tensor) -> OutputCovariance:  # (N, A)
+    def _all_layers_outputs(self, batch: Batch, options: PredictOptions) -> RawOutputs:
+        """Return the outputs in closed form for any layers, or sampled ones where "auto" takes these."""
+        choice = choose_kind(self.num_outputs) if options.kind == AUTO else KindChoice(options.kind, ASKED)
+        if choice.kind == "linear-mc":  # the only layer with a posterior is not the last, as it turned out
+            (raw,) = self._sampled_outputs([batch], choice, options)
+            return raw
+        return RawOutputs(*self.linear(batch), kind=choice.kind, reason=choice.reason)
+
+    def _last_layer_covariance(self, inputs: Tensor) -> OutputCovariance:  # (N, A)
         (layer,) = self.posterior.layers.values()
         return layer.output_covariance(inputs.to(layer.device, layer.dtype))
 
@@ -216,13 +225,15 @@ class Predictor:
     def _from_last_layer(self, raw: RawOutputs, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction of many outputs, some examples at a time; single draws are not kept."""
         assert raw.inputs is not None
-        each = options.samples * raw.plain.shape[1] * raw.plain.element_size()
+        (layer,) = self.posterior.layers.values()
+        each = (options.samples + layer.output_width) * raw.plain.shape[1] * layer.dtype.itemsize
         parts = []
-        for places in torch.arange(len(raw)).split(max(1, DRAWN_BYTES // each)):
+        for places in torch.arange(len(raw)).split(max(1, PART_BYTES // each)):
             part = select_examples(raw, places)
             assert part.inputs is not None
-            prediction = self._from_gaussian(part, self._last_covariance(part.inputs), options, noise=noise)
-            parts.append(replace(prediction, samples=None))
+            wide = replace(part, plain=part.plain.to(layer.device, layer.dtype))
+            prediction = self._from_gaussian(wide, self._last_layer_covariance(part.inputs), options, noise=noise)
+            parts.append(replace(prediction, samples=None, plain=part.plain))
         return join_predictions(parts)
 
     def _predict_each(
@@ -239,16 +250,21 @@ class Predictor:
                 yield self.from_outputs(raw, options, noise=noise)
             return
         for batch in batches:
-            raws = self.raw_outputs(split_batch(_check_size(batch), self._examples_at_once(batch)), options, tick=tick)
-            parts = [self.from_outputs(raw, options, noise=noise) for raw in raws]
+            last = self._last_layer_outputs(_check_size(batch))
+            raws = iter([last]) if last is not None else self._in_parts(batch, options)
+            parts = []
+            for raw in raws:
+                parts.append(self.from_outputs(raw, options, noise=noise))
+                if tick is not None:
+                    tick(len(raw))
             yield parts[0] if len(parts) == 1 else join_predictions(parts)
 
-    def _examples_at_once(self, batch: Batch) -> int:
-        """Return how many examples' C × C covariances are held at a time."""
+    def _in_parts(self, batch: Batch, options: PredictOptions) -> Iterator[RawOutputs]:
+        """Give the outputs of as many examples at a time as their C × C covariances allow."""
         count = batch_size(batch)
-        if self.num_outputs is None or self._may_be_last:
-            return count
-        return max(1, min(count, COVARIANCE_BYTES // (8 * self.num_outputs**2)))
+        if self.num_outputs is not None:
+            count = max(1, min(count, COVARIANCE_BYTES // (8 * self.num_outputs**2)))
+        return (self._all_layers_outputs(part, options) for part in split_batch(batch, count))
 
 
 def _check_size(batch: Batch) -> Batch:

@@ -1,6 +1,6 @@
 """`infoform tune`: the prior precision of a run, by a search on validation data or by the evidence."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,7 +112,7 @@ def tune(
                 name = opened.laplace.likelihood.name
                 raise Mistake(f"--temperature is for logits, and the outputs of {name} are none; leave it out.")
             if not search.restart:
-                _check_trials(context, opened.folder)
+                _check_trials(context, opened.folder, opened.laplace._kind)
             loader = opened.read(data, labelled=True).loader
             with _set_aside(opened.folder, search.restart):
                 write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
@@ -152,11 +152,12 @@ def _set_aside(folder: "RunFolder", restart: bool) -> Iterator[None]:
         raise
 
 
-def _check_trials(context: typer.Context, folder: "RunFolder") -> None:
-    """See that trials to go on from are of the same data and options."""
+def _check_trials(context: typer.Context, folder: "RunFolder", resolve: Callable[[str], str]) -> None:
+    """See that trials to go on from are of the same data and options; `resolve` says which kind `auto` is."""
     if not folder.trials.exists() or not folder.trials_options.exists():
         return
     earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
+    earlier, now = ({**options, "kind": resolve(options["kind"])} for options in (earlier, now))
     free = FREE if now["method"] == "grid" else (*FREE, "trials")  # more of a grid are others
     differences = Identity(_flags(now)).differences(_flags(earlier), ignored=_flags(dict.fromkeys(free)))
     if differences:

@@ -158,6 +158,10 @@ class InfPosterior(LayerPosterior):
         return self.information.device
 
     @property
+    def output_width(self) -> int:
+        return 1 + self.rank
+
+    @property
     def note(self) -> str:
         if not self.clipped:
             return ""

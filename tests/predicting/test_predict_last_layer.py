@@ -30,7 +30,7 @@ class Head(nn.Module):
     def __init__(self, outputs: int, convolution: bool) -> None:
         super().__init__()
         self.body = nn.Linear(5, 4)
-        self.head: nn.Module = nn.Conv1d(2, outputs, 2) if convolution else nn.Linear(4, outputs)
+        self.head = nn.Conv1d(2, outputs, 2) if convolution else nn.Linear(4, outputs)
         self.convolution, self.runs = convolution, 0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,13 +70,14 @@ def fitted(
 def dense_covariance(laplace: infoform.Laplace, x: Tensor) -> Tensor:  # (N, C, C)
     """Return J P⁻¹ Jᵀ with the Jacobian of the head by autograd, one output of one example at a time."""
     model, layer = laplace.model, laplace.posterior().layers["head"]
+    assert isinstance(model, Head)
     inverse = torch.linalg.inv(layer.dense())
     covariances = []
     for one in x:
         rows = []
         outputs = model(one.unsqueeze(0))[0]
         for output in outputs:
-            found = torch.autograd.grad(output, [model.head.weight, model.head.bias], retain_graph=True)
+            found = torch.autograd.grad(output, list(model.head.parameters()), retain_graph=True)
             rows.append(torch.cat([found[0].flatten(1), found[1].unsqueeze(1)], dim=1).flatten())
         jacobian = torch.stack(rows)
         covariances.append(jacobian @ inverse @ jacobian.T)
@@ -120,7 +121,7 @@ def test_many_outputs_have_the_same_variances_as_dense_matrices(likelihood: str,
         expected = laplace.likelihood.from_gaussian(outputs, noise=None, link=link)
         found = laplace.predict(x, samples=50, link=link)
         assert found.samples is None
-        assert_close(found.probs, expected.probs, rtol=1e-7)
+        assert_close(found.value, expected.value, rtol=1e-7)
     many = laplace.predict(x, samples=4000)
     dense = GaussianOutputs(mean, dense_covariance(laplace, x), samples=4000)
     other = laplace.likelihood.from_gaussian(dense, noise=None, link="mc")
@@ -148,10 +149,10 @@ def test_no_matrix_of_all_outputs_is_formed(structure: str, monkeypatch: pytest.
 def test_examples_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     laplace, x = fitted("classification", outputs=MANY), inputs()
     whole = laplace.predict(x)
-    monkeypatch.setattr(predictor_module, "DRAWN_BYTES", 1)
+    monkeypatch.setattr(predictor_module, "PART_BYTES", 1)
     check_equal(laplace.predict(x), whole)
     for place in range(len(x)):
-        assert_close(laplace.predict(x[place : place + 1]).probs, whole.probs[place : place + 1], rtol=1e-7)
+        assert_close(laplace.predict(x[place : place + 1]).value, whole.value[place : place + 1], rtol=1e-7)
 
 
 @pytest.mark.parametrize("outputs", [FEW, MANY])
@@ -163,9 +164,11 @@ def test_it_takes_one_forward_pass_and_no_gradient(outputs: int, monkeypatch: py
         raise AssertionError("a backward pass")
 
     monkeypatch.setattr(torch.autograd, "grad", refuse)
-    before = laplace.model.runs
+    model = laplace.model
+    assert isinstance(model, Head)
+    before = model.runs
     laplace.predict(x)
-    assert laplace.model.runs == before + 1
+    assert model.runs == before + 1
 
 
 @pytest.mark.parametrize("structure", NAMES)
@@ -190,7 +193,7 @@ def test_temperature_divides_mean_and_covariance(outputs: int) -> None:
         mean = laplace.model(x)
     scaled = GaussianOutputs(mean / 2, dense_covariance(laplace, x) / 4)
     expected = laplace.likelihood.from_gaussian(scaled, noise=None, link="probit")
-    assert_close(found.probs, expected.probs, rtol=1e-7)
+    assert_close(found.value, expected.value, rtol=1e-7)
     assert_close(found.plain, mean)
 
 
@@ -214,8 +217,23 @@ def test_a_batch_whose_outputs_are_computed_goes_the_long_way() -> None:
     long, short = laplace.predict(x), [laplace.predict(part) for part in x.split(3)]
     assert long.reason != LAST
     assert all(one.reason == LAST for one in short)
-    assert_close(torch.cat([one.probs for one in short if one.probs is not None]), long.probs, rtol=1e-7)
+    assert_close(torch.cat([one.value for one in short]), long.value, rtol=1e-7)
     assert_close(torch.cat([one.epistemic for one in short]), long.epistemic, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_narrow_networks_have_predictions(structure: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    for outputs in (FEW, MANY):
+        model, x = Head(outputs, False).to(dtype), inputs(4).to(dtype)
+        laplace = infoform.Laplace(model, "classification", structure=structure, layers="last")
+        laplace.fit([(x, torch.randint(0, outputs, (4,)))], progress=False)
+        for link in LINKS:
+            found = laplace.predict(x, link=link)
+            assert found.plain.dtype == dtype
+            assert found.probs is not None
+            torch.testing.assert_close(found.probs.sum(1).float(), torch.ones(4), rtol=0, atol=0.02)
 
 
 def test_raw_outputs_hold_the_layers_inputs() -> None:
