@@ -69,7 +69,7 @@ def _examples_at_once(capture: Capture, outputs: Tensor, examples: int) -> int:
 
     Of C outputs the gradients of 2 C-ths of the batch take about the memory of one plain backward pass.
     """
-    each = capture.outputs_nbytes * outputs.shape[1] // len(outputs)
+    each = sum(capture.output_bytes) * outputs.shape[1] // len(outputs)
     return max(1, CHUNK_BYTES // max(1, each), 2 * examples // outputs.shape[1])
 
 
