@@ -46,7 +46,7 @@ class Capture:
     state: dict[str, Tensor]
     autocast: torch.dtype | None = None  # of the forward pass, where a narrower one is asked for
     calls: dict[str, list[Call]] = field(default_factory=dict)
-    output_bytes: list[int] = field(default_factory=list)  # of what each call of a layer put out in the last forward pass
+    output_bytes: list[int] = field(default_factory=list)  # put out by each call of a layer
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None

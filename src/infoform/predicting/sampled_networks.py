@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GROUP_BYTES = 64 * 2**20  # of inputs and sampled outputs that are held at a time; a batch alone may have more
 OFTEN = 8  # batches at a time, at most, where results are wanted often; at first one, then two, ...
 DRAWN_BYTES = 64 * 2**20  # of weights that are drawn side by side
-LINEAR_NETWORKS = 5  # made linear that are run together: more of them gain little
+LINEAR_NETWORKS = 10  # made linear that are run together: more of them gain little
 LINEAR_BYTES = 8 * 2**20  # of the largest output of a layer, for all examples and networks that are run together
 
 
@@ -99,12 +99,14 @@ class SampledNetworks:
         start = 0
         with evaluation_mode(predictor.model), torch.no_grad(), attention:
             while start < samples:
-                # the first draw is alone: it computes, with all threads, what the others share
-                count = min(step * times if draws else step, samples - start)
+                count = min(step * times if draws or self.linear else step, samples - start)
                 if step > 1:
                     draws = [posterior.sample(count, generator=generator, out=draws[0] if draws else None)]
                 else:
-                    draws = posterior.sample_each(count, generator=generator, out=draws)
+                    # the first draw is alone: it computes, with all threads, what the others share
+                    first = [] if draws else posterior.sample_each(1, generator=generator)
+                    rest = count - len(first)
+                    draws = first + (posterior.sample_each(rest, generator=generator, out=draws) if rest else [])
                 for deviations in _stacked(draws) if self.linear else draws:
                     drawn = self._parameters(means, deviations, drawn)
                     each = len(next(iter(drawn.values())))
@@ -178,7 +180,9 @@ class SampledNetworks:
     def _examples_at_once(self, batch: Batch, networks: int) -> int:
         """Return how many examples so many networks made linear are run on, seen from a run with one example."""
         predictor = self.predictor
-        with capturing(predictor.model, {name: predictor.layers[name] for name in predictor.posterior.layers}) as capture:
+        with capturing(
+            predictor.model, {name: predictor.layers[name] for name in predictor.posterior.layers}
+        ) as capture:
             capture.forward(next(split_batch(batch, 1)))
         return max(1, LINEAR_BYTES // (networks * max(capture.output_bytes, default=LINEAR_BYTES)))
 
