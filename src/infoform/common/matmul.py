@@ -26,7 +26,7 @@ def rows_times(x: Tensor, y: Tensor) -> Tensor:  # (..., p), (q, p) -> (..., q)
         or x.device.type != "cpu"
         or x.dtype != torch.float32
         or x.numel() * len(y) < WORTH_ONEDNN
-        or x.stride(-1) != 1
+        or not (x.is_contiguous() and (y.is_contiguous() or y.T.is_contiguous()))  # others are very slow there
     ):
         return x @ y.T
     product: Tensor = _ONEDNN(x.detach(), y.detach(), None, "none", [], "")

@@ -34,7 +34,9 @@ class LayerCall:
     def by_output(self, layer: Layer, part: slice) -> Tensor:  # -> (H, n, C, S, G / H)
         """Return the gradients as the layer's rule has them, with outputs on an axis of their own."""
         gradients = self.gradients[part]
-        return layer.rule.gradients(self.call.module, gradients.flatten(0, 1)).unflatten(1, gradients.shape[:2])
+        as_rows = layer.rule.gradients(self.call.module, gradients.flatten(0, 1))
+        by_output: Tensor = as_rows.unflatten(1, gradients.shape[:2])
+        return by_output
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
 
 CHUNK_BYTES = 16 * 2**20  # of output gradients, and of what is made of one layer's, held at a time
+MOST_CHUNKS = 10  # that the output gradients of a large batch may take: more are no faster
 FIRST = 10  # examples of a first forward pass, which tells how many fit
 
 Memory = dict[tuple[str, int], Tensor]  # of the gradients at each call of a layer, for the next examples
@@ -69,8 +70,9 @@ def _examples_at_once(capture: Capture, outputs: Tensor, examples: int) -> int:
 
     Of C outputs the gradients of 2 C-ths of the batch take about the memory of one plain backward pass.
     """
-    each = capture.outputs_nbytes * outputs.shape[1] // len(outputs)
-    return max(1, CHUNK_BYTES // max(1, each), 2 * examples // outputs.shape[1])
+    each = max(1, sum(capture.output_bytes) * outputs.shape[1] // len(outputs))
+    share = min(2 * examples // outputs.shape[1], MOST_CHUNKS * CHUNK_BYTES // each)
+    return max(1, CHUNK_BYTES // each, share)
 
 
 def _collect(capture: Capture, outputs: Tensor, memory: Memory) -> dict[str, list[LayerCall]]:
