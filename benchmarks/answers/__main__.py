@@ -35,7 +35,7 @@ Piece = tuple[str, str, Callable[[], Row]]  # part, name of the row, what measur
 
 def run(
     sides: Sequence[Side], settings: Settings, *, networks: Sequence[str], parts: Sequence[str], cifar: Path | None,
-    path: Path,
+    path: Path, only: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Measure the rows that the file does not have yet, and write each as soon as it is found."""
     found: dict[str, Any] = read_results(path.stem, empty={}) if path.parent == RESULTS else {}
@@ -49,9 +49,11 @@ def run(
         asked = Asked(network, sides, settings, cifar)
         for part, name, measure in _pieces(asked, parts, scored=cifar is not None):
             rows = found.setdefault(part, {}).setdefault(network, {})
-            if name not in rows:
+            if name not in rows and (not only or name.partition(", ")[0] in only):
                 begun = time.perf_counter()
                 rows[name] = measure()
+                head = found["commits"]["now"]  # a run may go on with another version than it began with
+                found.setdefault("row_commits", {})[f"{network} {part} {name}"] = str(head)[:7]
                 write_json(path, found)
                 print(f"{network} {part} {name}: {rows[name]} ({time.perf_counter() - begun:.0f} s)", flush=True)
         asked.close()
@@ -80,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--networks", nargs="+", default=list(cases(False)))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--again", nargs="+", choices=PARTS, default=(), help="parts of --networks to measure anew")
+    parser.add_argument("--rows", nargs="+", default=(), help="only these ways, kinds or methods")
     parser.add_argument("--rounds", type=int, default=Settings().rounds)
     parser.add_argument("--quick", action="store_true", help="tiny networks, one round, no file of results")
     given = parser.parse_args(arguments)
@@ -98,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = QUICK if given.quick else Settings(rounds=given.rounds)
         networks = [name for name in given.networks if name in cases(given.quick)]
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        run(sides, settings, networks=networks, parts=given.parts, cifar=given.cifar, path=path)
+        run(sides, settings, networks=networks, parts=given.parts, cifar=given.cifar, path=path, only=given.rows)
     if not given.quick:
         write_page("answers", page())
 

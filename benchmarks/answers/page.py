@@ -44,23 +44,24 @@ Found = Mapping[str, Any]
 def page() -> str:
     """Return docs/answers.md."""
     found = read_results("answers")
-    latency, tune, settings = found["latency"], found["tune"], found["settings"]
+    latency, tune, settings = found["latency"], found.get("tune", {}), found["settings"]
     quality: Found = found.get("quality", {})
     environment = {name: value for name, value in found["environment"].items() if name != "versions"}
+    commits = sorted(set(found["row_commits"].values()))
+    tuned = _tuned(tune)
     return template("answers").fill(
         last_span=_span(latency, "last", batches=True),
         linear_span=_span(latency, "linear", batches=True),
-        tune_span=span([row["now"]["predictions"] for row in _tuned(tune)], ".1f"),
-        tune_before=span([row["before"]["predictions"] for row in _tuned(tune)], ".0f"),
+        tune_span=span([row["now"]["predictions"] for row in tuned], ".1f") if tuned else None,
+        tune_before=span([row["before"]["predictions"] for row in tuned], ".0f") if tuned else None,
         batches="\n\n".join(f"**{FULL[name].title}**\n\n{_latency(latency[name])}" for name in FULL if name in latency),
         per_sample=PER_SAMPLE,
-        tune=_tune(tune),
-        before_inputs=settings["before_inputs"],
+        tune=f"**`tune(val_loader)`, in predictions of the same data and kind**\n\n{_tune(tune)}" if tune else None,
+        before_inputs=settings["before_inputs"] if tune else None,
         before_samples=settings["before_samples"],
-        quality="\n\n".join(f"**{FULL[name].title}**\n\n{_quality(quality[name])}" for name in FULL if name in quality)
-        or None,
+        quality="\n\n".join(_scored(name, quality[name]) for name in FULL if name in quality) or None,
         gain=_gain(quality) or None,
-        scored=f"{settings['scored']:,}",
+        scored=f"{settings['scored']:,}" if quality else None,
         validation=f"{settings['validation']:,}",
         curvature=f"{settings['curvature']:,}",
         unknown=f"{settings['unknown']:,}",
@@ -69,10 +70,14 @@ def page() -> str:
         peer_memory=settings["peer_gigabytes"],
         rounds=settings["rounds"],
         threads=environment["threads"],
+        load=f"{environment['load']:.0f}",
         before=str(found["commits"]["before"])[:7],
-        run=run_fold({**settings, **{f"commit, {k}": v for k, v in found["commits"].items()}, **environment},
-                     found["environment"]["versions"]),
-    )  # fmt: skip
+        run=run_fold({**settings, "commits of now": commits, **environment}, found["environment"]["versions"]),
+    )
+
+
+def _scored(network: str, rows: Found) -> str:
+    return f"**Scores of {FULL[network].title}, with SVHN as unknown images**\n\n{_quality(rows)}"
 
 
 def _latency(rows: Found) -> str:

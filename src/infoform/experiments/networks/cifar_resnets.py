@@ -1,7 +1,7 @@
 """ResNets for CIFAR-10 whose trained weights are public: ResNet-20 and ResNet-56.
 
 He et al. 2016, section 4.2: a 3×3 stem of 16 channels, three stages of 16, 32 and 64 channels with n basic blocks each
-(n = 3 and 9), the mean over all positions, and one linear layer. The shortcut where a stage begins is a 1×1 convolution.
+(n = 3 and 9), the mean over all positions, and a linear layer. The shortcut where a stage begins is a 1×1 convolution.
 Parameters bear the names of the files `weights/cifar10_resnet20.safetensors` and `weights/cifar10_resnet56.safetensors`
 (chenyaofo/pytorch-cifar-models, BSD-3-Clause), which infoform does not contain.
 """
