@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import replace
+from dataclasses import asdict, replace
 from glob import escape
 from os import PathLike
 from typing import Any, NamedTuple
@@ -43,9 +43,13 @@ from infoform.prediction import Prediction
 from infoform.priors import Prior, get_prior
 from infoform.saved import Archive, pack, unpack
 from infoform.tuning.by_evidence import maximise_evidence
-from infoform.tuning.by_validation import ValidationData, search_on_validation
+from infoform.tuning.by_validation import ValidationSearch
+from infoform.tuning.choice import check_standard_errors
 from infoform.tuning.evidence import log_evidence
-from infoform.tuning.search import Trial
+from infoform.tuning.scorer import Scorer
+from infoform.tuning.search import Search, Trial
+from infoform.tuning.spread import Spread, free_number
+from infoform.tuning.validation_data import ValidationData
 
 
 class Laplace:
@@ -297,8 +301,9 @@ class Laplace:
         prior: str | Prior | None = None,
         objective: str | None = None,
         per_layer: bool = False,
-        noise: str = "residuals",
-        temperature: bool = False,
+        noise: str | None = None,
+        temperature: bool | None = None,
+        standard_errors: float = 1.0,
         method: str = "grid",
         trials: int = 27,
         prior_precision: tuple[float, float] = (1e-7, 1e6),
@@ -310,7 +315,10 @@ class Laplace:
         path: str | PathLike[str] | None = None,
         progress: bool = True,
     ) -> "Laplace":
-        """Set τ (and, by a search, T and N) to the best found: by evidence, or on validation data where given.
+        """Choose τ by evidence or, where validation data are given, τ and the temperature (or the noise) on them.
+
+        A search takes the smallest τ that is as good as the best, as far as the data can tell: where the score hardly
+        depends on τ, a smaller one keeps more uncertainty for inputs unlike the data. `tuning_note` says so.
 
         Args:
             val_loader: Data that the network was not trained on. Without it τ is found by evidence.
@@ -318,8 +326,10 @@ class Laplace:
             prior: Tune, and have from now on, another prior.
             objective: What a trial on validation data is scored by: "nll", "ece" or "brier".
             per_layer: By evidence, one τ for each layer.
-            noise: "evidence" tunes the free noise of a regression, too; "residuals" leaves it.
-            temperature: On validation data, whether T is searched together with τ; outputs must be logits.
+            noise: Where the free noise of a regression comes from: "validation" (the default with validation data,
+                together with τ), "residuals" of the fitted data (the default without), or "evidence".
+            temperature: On validation data, whether T is searched together with τ; it is, where outputs are logits.
+            standard_errors: How far from the best score that of the chosen τ may be; 0 takes the best.
             method: "grid", "random" or "optuna".
             trials: How many pairs (N, τ) are tried.
             prior_precision: Range of τ that is searched.
@@ -332,8 +342,9 @@ class Laplace:
             progress: Whether a bar is shown.
 
         Returns:
-            This object; `trials` has all trials of a search. With `temperature=True`, `plain_trial` is that of the
-            network alone at its best temperature, and `tuning_note` says so where no posterior was better.
+            This object; `trials` has all trials of a search, `plain_trial` that of the network alone at its best
+            temperature or noise, and `tuning_note` what to know of the choice: that no posterior was better than the
+            network alone, or that the score hardly depends on τ.
 
         Raises:
             ValueError: If the validation data have no targets, or an argument has a value that it cannot have.
@@ -345,49 +356,57 @@ class Laplace:
             ```
         """
         fitted = self._fitted()
-        check_choice("noise", noise, ("residuals", "evidence"))
         chosen, own = self._chosen_prior(prior, structure), self.settings.resolve(structure)
         if val_loader is None:
+            check_choice("noise (without val_loader)", noise, (None, "residuals", "evidence"))
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
-            check_choice("temperature (without val_loader)", temperature, (False,))
+            check_choice("temperature (without val_loader)", temperature, (None, False))
             self._tune_by_evidence(own, chosen, per_layer, free_noise=noise == "evidence")
         else:
-            check_choice("noise (with val_loader)", noise, ("residuals",))
-            if temperature and not self.likelihood.has_logits:
-                raise ValueError(
-                    f"temperature=True is for logits, and the outputs of the {self.likelihood.name} likelihood are "
-                    "none; leave it out."
-                )
+            check_choice("noise (with val_loader)", noise, (None, "residuals", "validation"))
             examples = float(fitted.fit.summary.num_examples)
             options = PredictOptions(self._kind(kind), samples, link, self.settings.seed if seed is None else seed)
             chosen = chosen.tuned(by_evidence=False)
-            tuned = search_on_validation(
-                ValidationData.read(val_loader, seed=options.seed),
-                lambda count, tau: self._predictor(
-                    self.posterior(structure=own, prior=chosen.with_precision(tau), num_data=count)
-                ),
-                options,
-                noise=self.noise,
+            data = ValidationData.read(val_loader, seed=options.seed)
+            free = free_number(self.likelihood, temperature=temperature, noise=noise)
+            sigma = self.likelihood.fitted_noise(fitted.fit.summary) if free == "noise" else self.noise
+            search = Search(
                 objective=objective or "nll",
                 method=method,
                 trials=trials,
                 num_data=(examples, examples) if num_data is None else num_data,
                 prior_precision=prior_precision,
-                temperature=temperature,
+                seed=options.seed,
                 path=path,
                 settings={
                     "posterior": replace(self.settings, structure=own).flat(),
                     "prior": {"name": chosen.name, **chosen.with_precision(1.0).settings()},
                     "model": files.fingerprint(self.model),
                     "examples": examples,
+                    "validation": data.checksum,
+                    "free": free,
+                    "noise": sigma,
+                    "standard_errors": check_standard_errors(standard_errors),
+                    **asdict(options),
                 },
-                progress=progress,
             )
+            predictor = replace(self._predictor(), temperature=1.0)
+            spread = Spread(predictor, options, sigma, self.settings.fit.fisher, free)
+            tuned = ValidationSearch(
+                data,
+                predictor,
+                lambda count, tau: fitted.posterior(
+                    own, chosen.with_precision(tau), num_data=self._information_count(count, noise=sigma)
+                ),
+                Scorer(spread, search.objective),
+                search,
+                standard_errors,
+            ).run(progress=progress)
             best = tuned.best
             self.trials, self.plain_trial, self.tuning_note = tuned.trials, tuned.plain, tuned.note
             self.prior, self.num_data = chosen.with_precision(best.prior_precision), best.num_data
-            if temperature:
-                self.temperature = best.temperature
+            self.noise = self.noise if best.noise is None else best.noise
+            self.temperature = best.temperature if free == "temperature" else self.temperature
         self.settings = replace(self.settings, structure=own)
         self._default_prior = self._default_prior and prior is None
         return self
@@ -679,13 +698,14 @@ class Laplace:
             self._present = _Present(key, fitted.posterior(self.structure, self.prior, num_data=count))
         return self._present.posterior
 
-    def _information_count(self, num_data: float | None) -> float:
-        """Return N times the factor from the information at σ = 1 to that at the present noise."""
+    def _information_count(self, num_data: float | None, *, noise: float | None = None) -> float:
+        """Return N times the factor from the information at σ = 1 to that at a noise, the present one if not given."""
         count = self.num_data if num_data is None else num_data
         assert count is not None
         if not 0 < count < math.inf:
             raise ValueError(f"num_data must be positive and finite, got {count}.")
-        return count * self.likelihood.information_scale(self.noise, self.settings.fit.fisher)
+        sigma = self.noise if noise is None else noise
+        return count * self.likelihood.information_scale(sigma, self.settings.fit.fisher)
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(

@@ -45,8 +45,8 @@ def make_search(**changes: Any) -> Search:
     return Search(**(settings | changes))
 
 
-def bowl(count: float, tau: float) -> tuple[dict[str, float], float]:
-    return {"nll": float(np.log(count / 100) ** 2 + np.log(tau / 3) ** 2)}, 1.0
+def bowl(count: float, tau: float) -> Trial:
+    return Trial(count, tau, {"nll": float(np.log(count / 100) ** 2 + np.log(tau / 3) ** 2)})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -70,7 +70,7 @@ def test_an_interrupted_search_resumes_where_it_stopped(method: str, tmp_path: P
     path = tmp_path / "trials.json"
     seen: list[tuple[float, float]] = []
 
-    def interrupted(count: float, tau: float) -> tuple[dict[str, float], float]:
+    def interrupted(count: float, tau: float) -> Trial:
         if len(seen) == 5:
             raise KeyboardInterrupt
         seen.append((count, tau))

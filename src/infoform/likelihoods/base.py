@@ -8,7 +8,7 @@ Three choices of vectors: "exact" (a deterministic root), "mc" (labels drawn fro
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -141,6 +141,29 @@ class Likelihood(ABC):
         """
         return self.from_samples(outputs.draw(), outputs.mean, noise=noise)
 
+    def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:  # (M, N, C) -> (N, C)
+        """Return what gives the probabilities of `from_samples` alone, for a search over many temperatures.
+
+        Args:
+            samples: outputs of the networks, (M, N, C).
+
+        Returns:
+            A function from a temperature to probabilities, (N, C).
+        """
+        return lambda temperature: self.from_samples(samples / temperature, samples[0], noise=None).value
+
+    def answers_from_gaussian(self, outputs: GaussianOutputs, *, link: str) -> Tensor:  # -> (N, C)
+        """Return the probabilities of `from_gaussian` alone, for a search that asks for nothing else.
+
+        Args:
+            outputs: mean and covariance of every example's outputs, and how to draw from them.
+            link: "probit", "bridge" or "mc".
+
+        Returns:
+            Probabilities, (N, C).
+        """
+        return self.from_gaussian(outputs, noise=None, link=link).value
+
     def plain_prediction(self, outputs: Tensor, *, noise: float | None) -> Prediction:
         """Return the prediction of the trained network alone, which has no epistemic part.
 
@@ -182,6 +205,17 @@ class Likelihood(ABC):
         """
         check_batch(targets, outputs)
         return targets
+
+    def check_validation(self, targets: Tensor) -> None:
+        """Raise where hyperparameters cannot be chosen on data with these targets; unless overridden, nowhere.
+
+        Args:
+            targets: all targets of the validation data, as `check_targets` returns them.
+
+        Raises:
+            ValueError: if the targets tell nothing of the model's uncertainty.
+        """
+        return
 
     def read_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
         """Return targets from a file, which may hold whole numbers as floats, in the type that a loader should give.

@@ -3,7 +3,7 @@
 The Fisher matrix diag(p) − p pᵀ has the root with columns √p_c (e_c − p).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import torch
@@ -96,6 +96,24 @@ class Classification(Likelihood):
         if link == "probit":
             probs = (mean * categorical.probit_scale(outputs.variance)).softmax(1).unsqueeze(1)
         return categorical.summarise(outputs.draw().softmax(-1).unsqueeze(2), mean, yes_no=False, probs=probs)
+
+    def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:
+        by_class = samples.permute(2, 0, 1).contiguous()  # a softmax over few numbers is fast along the outermost axis
+        return lambda temperature: (by_class / temperature).softmax(0).mean(1).T
+
+    def answers_from_gaussian(self, outputs: GaussianOutputs, *, link: str) -> Tensor:
+        if link == "mc":
+            return self.answers_at_temperatures(outputs.draw())(1.0)
+        if link == "probit":
+            return (outputs.mean * categorical.probit_scale(outputs.variance)).softmax(1)
+        return super().answers_from_gaussian(outputs, link=link)
+
+    def check_validation(self, targets: Tensor) -> None:
+        if len(targets) > 1 and bool((targets == targets[0]).all()):
+            raise ValueError(
+                f"validation data must have examples of more than one class, got class {int(targets[0])} alone; "
+                "give examples of all classes, in a loader that is not sorted by class."
+            )
 
     def read_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
         fractions = targets.is_floating_point() and not bool((targets == targets.round()).all())

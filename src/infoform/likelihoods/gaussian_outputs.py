@@ -6,6 +6,7 @@ f ~ N(mean, covariance)        one Gaussian for each of the N examples
 import torch
 from torch import Tensor
 
+from infoform.likelihoods.balanced_noise import balanced_normal
 from infoform.likelihoods.output_covariance import DenseCovariance, OutputCovariance
 
 
@@ -95,9 +96,7 @@ class GaussianOutputs:
         Returns:
             The draws, (M, N, C); the same ones at every call.
         """
-        generator = torch.Generator().manual_seed(self.seed)
-        shape = (self.samples, self._form.noise_width)
-        noise = torch.randn(shape, generator=generator, dtype=torch.float32).to(self._mean)
+        noise = balanced_normal(self.samples, self._form.noise_width, seed=self.seed).to(self._mean)
         drawn = self._form.transform(noise)
         drawn = drawn if self.temperature == 1 else drawn / self.temperature
         return self.mean + drawn

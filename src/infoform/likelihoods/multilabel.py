@@ -3,7 +3,7 @@
 The Fisher matrix is diag(p (1 − p)).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import torch
@@ -77,6 +77,16 @@ class MultiLabel(Likelihood):
         if link == "probit":
             probs = _answers((mean * categorical.probit_scale(variance)).sigmoid())
         return categorical.summarise(_answers(outputs.draw().sigmoid()), mean, yes_no=True, probs=probs)
+
+    def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:
+        return lambda temperature: (samples / temperature).sigmoid().mean(0)
+
+    def answers_from_gaussian(self, outputs: GaussianOutputs, *, link: str) -> Tensor:
+        if link == "mc":
+            return self.answers_at_temperatures(outputs.draw())(1.0)
+        if link == "probit":
+            return (outputs.mean * categorical.probit_scale(outputs.variance)).sigmoid()
+        return super().answers_from_gaussian(outputs, link=link)
 
 
 def _answers(yes: Tensor) -> Tensor:  # (..., L) -> (..., L, 2)

@@ -10,8 +10,9 @@ from torch.utils.data import DistributedSampler
 
 from infoform.common.processes import Processes
 from infoform.likelihoods import Likelihood
-from infoform.network.batches import device_of, read_batch
+from infoform.network.batches import Batch
 from infoform.network.sharding import Shard, dealt_shard
+from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchStore
@@ -51,39 +52,44 @@ def predict_all(
     return every
 
 
-def outputs_of_all(
+def outputs_under(
     predictor: Predictor,
-    batches: Sequence[Any],
+    posteriors: Sequence[Posterior],
+    batches: Sequence[Batch],
     options: PredictOptions,
     *,
-    sampler: DistributedSampler[Any] | None,
+    sampler: DistributedSampler[Any] | None = None,
     tick: Callable[[int], None] | None = None,
-) -> tuple[RawOutputs, Tensor | None]:
-    """Return the outputs for all batches before they become predictions, and the targets where every batch has them.
+) -> tuple[list[RawOutputs], Tensor | None]:
+    """Return the outputs for all batches under each posterior, and the targets where every batch has them.
 
     Args:
-        predictor: the model and its posterior.
-        batches: batches as `read_batch` takes them.
+        predictor: the model; its own posterior is not used.
+        posteriors: posteriors of the same layers.
+        batches: inputs and targets on the model's device.
         options: how to predict.
         sampler: the sampler that dealt the batches out to processes, if one did; then all return the whole.
         tick: called with the size of every batch that is done.
     """
     processes = Processes.running() if sampler is not None else Processes()
-    device = device_of(predictor.model)
     with processes.together():
-        read = [read_batch(batch, device) for batch in batches]
-        parts = list(predictor.raw_outputs(read, options, tick=tick))
+        under = predictor.raw_outputs_under(posteriors, batches, options, tick=tick)
         targets = [
             predictor.likelihood.check_targets(batch.targets, raw.plain)
-            for batch, raw in zip(read, parts, strict=True)
+            for batch, raw in zip(batches, under[0], strict=True)
             if batch.targets is not None
         ]
-        own = join_predictions(parts) if parts else None
-        given = torch.cat(targets) if parts and len(targets) == len(parts) else None
-        every = join_processes(own, given, processes=processes, shard=dealt_shard(sampler, processes))
-        if every is None:
-            raise ValueError("the loader gave no examples to predict.")
-    return every
+        given = torch.cat(targets) if batches and len(targets) == len(batches) else None
+        whole: list[RawOutputs] = []
+        every = given
+        for parts in under:
+            own = join_predictions(parts) if parts else None
+            joined = join_processes(own, given, processes=processes, shard=dealt_shard(sampler, processes))
+            if joined is None:
+                raise ValueError("the loader gave no examples to predict.")
+            whole.append(joined[0])
+            every = joined[1]
+    return whole, every
 
 
 def join_processes(

@@ -1,6 +1,6 @@
 """Predictions from a posterior: networks with sampled weights, or the network made linear in its weights (kinds.py)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -101,6 +101,39 @@ class Predictor:
             yield self._all_layers_outputs(batch, options) if last is None else last
             if tick is not None:
                 tick(batch_size(batch))
+
+    def raw_outputs_under(
+        self,
+        posteriors: Sequence[Posterior],
+        batches: Sequence[Batch],
+        options: PredictOptions,
+        *,
+        tick: Callable[[int], None] | None = None,
+    ) -> list[list[RawOutputs]]:
+        """Return the outputs for every batch under each of several posteriors, in place of the predictor's own.
+
+        Args:
+            posteriors: posteriors of the same layers.
+            batches: batches of at least one example.
+            options: how to predict.
+            tick: called with the size of a batch whenever its share of the work is done.
+
+        Returns:
+            One list for each posterior, with the outputs for each batch; gradients of "linear" are found once.
+        """
+        if options.kind != "linear":
+            return [
+                list(replace(self, posterior=posterior).raw_outputs(batches, options, tick=tick))
+                for posterior in posteriors
+            ]
+        under: list[list[RawOutputs]] = [[] for _ in posteriors]
+        for batch in batches:
+            mean, covariances = gaussian_outputs(self, _check_size(batch), posteriors)
+            for outputs, covariance in zip(under, covariances, strict=True):
+                outputs.append(RawOutputs(mean, covariance))
+            if tick is not None:
+                tick(batch_size(batch))
+        return under
 
     def from_outputs(self, raw: RawOutputs, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction that these outputs make at the temperature of this predictor."""

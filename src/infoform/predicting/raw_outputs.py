@@ -4,8 +4,10 @@ linear            f ~ N(plain, covariance), the covariance being there or known 
 mc, linear-mc     f_1, ..., f_M of sampled networks
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 
@@ -22,3 +24,25 @@ class RawOutputs:
 
     def __len__(self) -> int:
         return len(self.plain)
+
+    @property
+    def spread(self) -> Tensor:  # (1, N, C * C) or (M, N, C)
+        """Return how the outputs differ from the trained network's: their covariance, or deviations of networks."""
+        if self.samples is not None:
+            return self.samples - self.plain
+        assert self.covariance is not None
+        return self.covariance.flatten(1).unsqueeze(0)
+
+    def with_spread(self, spread: Tensor) -> "RawOutputs":
+        """Return outputs of the same trained network that differ from it in this way."""
+        if self.samples is not None:
+            return replace(self, samples=self.plain + spread)
+        assert self.covariance is not None
+        return replace(self, covariance=spread[0].view_as(self.covariance))
+
+    @staticmethod
+    def combined(weights: Tensor, parts: "Sequence[RawOutputs]") -> "RawOutputs":  # (K,)
+        """Return outputs whose spread is the weighted sum of these parts'; the trained network is the same in all."""
+        spread = sum(weight * part.spread for weight, part in zip(weights.tolist(), parts, strict=True))
+        assert isinstance(spread, torch.Tensor)
+        return parts[0].with_spread(spread)

@@ -1,51 +1,35 @@
-"""Tuning on validation data: every pair (N, τ) of a search is scored by its predictions for the same batches.
+"""Tuning on validation data: τ is searched together with the temperature of logits, or with the noise of a regression.
 
-Where a temperature is asked for, each pair is scored at its best one, so that τ and T are chosen together, and the
-network alone at its best temperature stands beside the pairs: a posterior that is no better than that buys nothing.
+Each τ is scored at its best temperature (spread.py), and the network alone at its own best one stands beside all τ: a
+posterior that is no better than that buys nothing for these data. Of all τ that are as good as the best, as far as the
+data can tell, the smallest is taken (choice.py), since it keeps most uncertainty for inputs unlike the data.
 """
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import reduce
-from os import PathLike
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from torch import Tensor
-from torch.utils.data import DistributedSampler
 
-from infoform.common.digest import update_digest
 from infoform.common.progress import progress_bar
-from infoform.common.randomness import isolated
-from infoform.network.sharding import distributed_sampler
-from infoform.predicting.over_loader import outputs_of_all
-from infoform.predicting.predictor import PredictOptions, Predictor
+from infoform.common.same_work import Identity
+from infoform.network.batches import Batch, device_of
+from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.over_loader import outputs_under
+from infoform.predicting.predictor import Predictor
 from infoform.predicting.raw_outputs import RawOutputs
-from infoform.prediction import Prediction
-from infoform.tuning.losses import LOSSES
-from infoform.tuning.search import OBJECTIVES, Search, Trial, best_trial
-from infoform.tuning.temperature import best_temperature
+from infoform.tuning.comparison import Compared, Comparison
+from infoform.tuning.kept_outputs import KeptOutputs
+from infoform.tuning.scorer import Scorer, plain_outputs
+from infoform.tuning.search import Found, Search, Trial, best_trial
+from infoform.tuning.trial_outputs import NO_TARGETS, TrialOutputs
+from infoform.tuning.validation_data import ValidationData
 
-
-@dataclass(frozen=True)
-class ValidationData:
-    """The batches of a validation loader, and the sampler that dealt them out to processes, if one did."""
-
-    batches: list[Any]
-    sampler: DistributedSampler[Any] | None
-
-    @classmethod
-    def read(cls, loader: Iterable[Any], *, seed: int) -> "ValidationData":
-        with isolated(seed, loader=loader):
-            return cls(list(loader), distributed_sampler(loader))
-
-    @property
-    def checksum(self) -> int | None:
-        """Return what tells these data from others; None for one process' part of them."""
-        if self.sampler is not None:
-            return None
-        return reduce(lambda digest, batch: update_digest(batch, digest), self.batches, 0)
+Result = TypeVar("Result")
+AS_GOOD = 0.01  # of a score: the network alone, and a posterior that is next to nothing
 
 
 @dataclass(frozen=True)
@@ -53,108 +37,153 @@ class Tuned:
     """What a search on validation data has found."""
 
     trials: list[Trial]
-    best: Trial
-    plain: Trial | None  # the network alone at its best temperature, where one was searched
+    best: Trial  # of the least score, or the smallest τ that is as good
+    plain: Trial  # the network alone at its best temperature or noise
     note: str = ""  # what a user should know of the choice
 
 
-@dataclass
-class Scorer:
-    """Scores pairs (N, τ) on the same data."""
+@dataclass(frozen=True)
+class ValidationSearch:
+    """A search over τ (and N) on validation data."""
 
     data: ValidationData
-    options: PredictOptions
-    noise: float | None
-    objective: str
-    temperature: bool  # whether it is searched
-    plain: Trial | None = None
+    predictor: Predictor
+    build: Callable[[float, float], Posterior]  # of a pair (N, τ)
+    scorer: Scorer
+    search: Search
+    standard_errors: float
 
-    def score(self, predictor: Predictor) -> tuple[dict[str, float], float]:
-        """Return every objective, infinity where predictions are not finite, and the temperature."""
-        raw, targets = outputs_of_all(predictor, self.data.batches, self.options, sampler=self.data.sampler)
-        if targets is None:
-            raise ValueError("a search needs targets, and the validation loader gave none; give (x, y) batches.")
-        searched = self.temperature and predictor.likelihood.has_logits
-        if searched and self.plain is None:
-            self.plain = self._of_plain(predictor, raw, targets)
+    def run(self, *, progress: bool) -> Tuned:
+        """Return all trials and the one to take; warn the caller's caller if the best is at an end of the range."""
+        precisions = self.search.precisions
+        with progress_bar(progress) as bar:
+            if precisions is not None:
+                found = self._listed(precisions, bar)
+            else:
+                found = self._one_by_one(bar("tune", self.search.trials))
+        assert found.plain is not None
+        assert found.chosen is not None
+        return Tuned(found.trials, found.trials[found.chosen], found.plain, self._note(found))
 
-        def at(temperature: float) -> Prediction:
-            return replace(predictor, temperature=temperature).from_outputs(raw, self.options, noise=self.noise)
-
-        chosen = best_temperature(lambda t: self._loss(predictor, at(t), targets)) if searched else 1.0
-        prediction = at(chosen)
-        if not bool(prediction.value.isfinite().all()):
-            return dict.fromkeys(OBJECTIVES, math.inf), chosen
-        return predictor.likelihood.scores(prediction, targets), chosen
-
-    def _of_plain(self, predictor: Predictor, raw: RawOutputs, targets: Tensor) -> Trial:
-        """Return the network alone at its best temperature, as a trial with an infinite τ."""
-        likelihood = predictor.likelihood
-
-        def at(temperature: float) -> Prediction:
-            return likelihood.plain_prediction(raw.plain / temperature, noise=None)
-
-        chosen = best_temperature(lambda t: self._loss(predictor, at(t), targets))
-        return Trial(math.inf, math.inf, likelihood.scores(at(chosen), targets), chosen)
-
-    def _loss(self, predictor: Predictor, prediction: Prediction, targets: Tensor) -> float:
-        if self.objective in LOSSES:
-            return float(LOSSES[self.objective](prediction, targets).mean())
-        return predictor.likelihood.scores(prediction, targets)[self.objective]
-
-
-def search_on_validation(
-    data: ValidationData,
-    predictor: Callable[[float, float], Predictor],  # of a pair (N, τ)
-    options: PredictOptions,
-    *,
-    noise: float | None,
-    objective: str,
-    method: str,
-    trials: int,
-    num_data: tuple[float, float],
-    prior_precision: tuple[float, float],
-    temperature: bool,
-    path: str | PathLike[str] | None,
-    settings: Mapping[str, Any],  # what the scores depend on besides the data and how they are predicted
-    progress: bool,
-) -> Tuned:
-    """Return all trials and the best of them; warn the caller's caller if that is at an end of the range of τ."""
-    search = Search(
-        objective=objective,
-        method=method,
-        trials=trials,
-        num_data=num_data,
-        prior_precision=prior_precision,
-        seed=options.seed,
-        path=path,
-        settings={
-            **settings,
-            "validation": data.checksum,
-            **({"temperature": True} if temperature else {}),
-            **asdict(options),
-        },
-    )
-    scorer = Scorer(data, options, noise, objective, temperature)
-
-    with progress_bar(progress) as bar:
-        found = search.run(lambda count, tau: scorer.score(predictor(count, tau)), bar("tune", trials))
-        best = best_trial(found, objective)
-        if temperature and scorer.plain is None:  # all trials were there from before
-            scorer.score(predictor(best.num_data, best.prior_precision))
-    if search.at_edge(best):
-        warnings.warn(
-            f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
-            f"{prior_precision}; search a wider one.",
-            stacklevel=3,
+    def _listed(self, precisions: list[float], bar: Callable[[str, int | None], Callable[[int], None]]) -> Found:
+        """Search τ alone, at a given N."""
+        earlier = self.search.read()
+        if earlier.chosen is not None:
+            return earlier
+        count, options = self.search.num_data[0], self.scorer.spread.options
+        identity = Identity({**self.search.identity.values, "precisions": precisions})
+        kept = KeptOutputs.beside(self.search.path, identity)
+        batches = self.data.on(device_of(self.predictor.model))
+        outputs = TrialOutputs(
+            self.predictor, lambda tau: self.build(count, tau), precisions, batches, self.data.sampler, options, kept
         )
-    return Tuned(found, best, scorer.plain, _note(best, scorer.plain, objective))
+        outputs.tick = bar("tune: part" if not outputs.is_whole else "tune", None)
+        _, part_targets = self._checked(*self._readable(lambda: outputs.predict_part(outputs.coarse), batches))
+        outputs.tick = bar("tune", None) if not outputs.is_whole else outputs.tick
+        compared = Comparison(self.scorer, outputs, part_targets, self.standard_errors).run()
+        trials = [
+            self.scorer.trial(profile, compared.targets, count=count, tau=tau, estimated=place not in compared.exact)
+            for place, (tau, profile) in enumerate(zip(precisions, compared.profiles, strict=True))
+        ]
+        best_trial(trials, self.search.objective)  # or say that there is none
+        plain = self.scorer.trial(compared.plain, compared.targets, count=math.inf, tau=math.inf)
+        trials[compared.chosen] = self._exactly(trials[compared.chosen], compared)
+        self.search.write(trials, plain=plain, chosen=compared.chosen)
+        kept.remove()
+        return Found(trials, plain, compared.chosen)
 
+    def _exactly(self, trial: Trial, compared: Compared) -> Trial:
+        """Return the trial with the scores of its own noise, which networks that are not linear have to be run for."""
+        spread = self.scorer.spread
+        if trial.noise is None or spread.noise is None or spread.options.kind != "mc":
+            return trial
+        count = trial.num_data / spread.growth(trial.noise / spread.noise)
+        posterior = self.build(count, trial.prior_precision)
+        batches = self.data.on(device_of(self.predictor.model))
+        (raw,), _ = outputs_under(self.predictor, [posterior], batches, spread.options, sampler=self.data.sampler)
+        prediction = self.predictor.from_outputs(raw, spread.options, noise=trial.noise)
+        return replace(trial, scores=self.predictor.likelihood.scores(prediction, compared.targets))
 
-def _note(best: Trial, plain: Trial | None, objective: str) -> str:
-    if plain is None or plain.scores[objective] > best.scores[objective]:
-        return ""
-    return (
-        f"A temperature alone has {objective} {plain.scores[objective]:.4g} on these data, and the best posterior "
-        f"{best.scores[objective]:.4g}: the posterior does not improve the {objective} here."
-    )
+    def _one_by_one(self, tick: Callable[[int], None]) -> Found:
+        """Search pairs (N, τ) of which the next depends on the last, or of several N: each is a prediction."""
+        batches, options = self.data.on(device_of(self.predictor.model)), self.scorer.spread.options
+        plain: list[Trial] = []
+
+        def score(count: float, tau: float) -> Trial:
+            posterior = self.build(count, tau)
+            predict = partial(outputs_under, self.predictor, [posterior], batches, options, sampler=self.data.sampler)
+            (raw,), given = self._readable(predict, batches)
+            _, targets = self._checked(raw, given)
+            if not plain:
+                alone = self.scorer.profile(plain_outputs(raw), targets)
+                plain.append(self.scorer.trial(alone, targets, count=math.inf, tau=math.inf))
+            return self.scorer.trial(self.scorer.profile(raw, targets), targets, count=count, tau=tau)
+
+        trials = self.search.run(score, tick)
+        best = best_trial(trials, self.search.objective)
+        if not plain:  # all trials were there from before
+            score(best.num_data, best.prior_precision)
+        return Found(trials, plain[0], trials.index(best))
+
+    def _readable(self, predict: Callable[[], Result], batches: list[Batch]) -> Result:
+        """Return what `predict` does; where it fails since the network cannot take the inputs, say so."""
+        try:
+            return predict()
+        except RuntimeError:
+            try:
+                self.predictor.outputs(batches[0])
+            except RuntimeError as error:
+                shapes = ", ".join(str(tuple(one.shape)) for one in batches[0].tensors())
+                raise ValueError(
+                    "validation inputs must be such as the network takes, and it fails on the first batch, of shape "
+                    f"{shapes} ({str(error).splitlines()[0]}); give data of the form that it was trained on."
+                ) from error
+            raise
+
+    def _checked(self, outputs: RawOutputs, targets: Tensor | None) -> tuple[RawOutputs, Tensor]:
+        if targets is None:
+            raise ValueError(NO_TARGETS)
+        bad = int((~outputs.plain.isfinite()).any(1).sum())
+        if bad:
+            raise ValueError(
+                f"the network's outputs must be finite on validation data, got others for {bad} of {len(targets)} "
+                "inputs; look for missing values (NaN) in the data."
+            )
+        self.predictor.likelihood.check_validation(targets)
+        self.scorer.check_objective(outputs)
+        return outputs, targets
+
+    def _note(self, found: Found) -> str:
+        """Say what a user should know of the choice; warn where the range of τ was too narrow."""
+        objective, trials, plain = self.search.objective, found.trials, found.plain
+        assert plain is not None
+        assert found.chosen is not None
+        best, chosen = best_trial(trials, objective), trials[found.chosen]
+        notes: list[str] = []
+        least = min(best.scores[objective], plain.scores[objective])
+        if plain.scores[objective] <= best.scores[objective]:
+            what = {"temperature": "A temperature alone", "noise": "The network alone, with the best noise,"}
+            notes.append(
+                f"{what.get(self.scorer.spread.free, 'The network alone')} has {objective} "
+                f"{plain.scores[objective]:.4g} on these data, and the best posterior {best.scores[objective]:.4g}: "
+                f"the posterior does not improve the {objective} here."
+            )
+        # at its upper end a range comes near to the network alone, which is as far as it goes
+        ended = best.prior_precision > chosen.prior_precision or best.scores[objective] - least <= AS_GOOD * abs(least)
+        if self.search.at_edge(best) and not (notes and ended):
+            warnings.warn(
+                f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
+                f"{self.search.prior_precision}; search a wider one.",
+                stacklevel=5,
+            )
+        if chosen is not best:
+            notes.append(
+                f"τ = {chosen.prior_precision:.3g} was taken, with {objective} {chosen.scores[objective]:.4g}: no "
+                f"smaller τ is within {self.standard_errors:g} standard error(s) of the best, {least:.4g}, and a "
+                "smaller τ keeps more uncertainty for inputs unlike these."
+            )
+            if self.search.at_edge(chosen):
+                notes.append(
+                    "It is the smallest of the range: these data cannot tell how small it may be; more of them can."
+                )
+        return " ".join(notes)

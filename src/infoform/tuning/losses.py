@@ -1,38 +1,108 @@
-"""What a search makes least, example by example, so that two trials can be compared on the same examples."""
+"""What a search makes least, example by example, so that two trials can be compared on the same examples.
+
+A score is the mean of a loss over examples, or, for the calibration error, a sum over bins of absolute means. Both are
+functions of means over examples, so a bootstrap needs nothing but the terms of every example.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from infoform.metrics import BINS
 from infoform.prediction import Prediction
 
-Losses = Callable[[Prediction, Tensor], Tensor]
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The part of a prediction that it is scored by."""
+
+    value: Tensor  # (N, C): probabilities of classes or labels, or means of numbers
+    variance: Tensor | None = None  # (N, C): of numbers
+
+    @classmethod
+    def of(cls, prediction: Prediction) -> "Answers":
+        """Return what a prediction is scored by."""
+        numbers = prediction.probs is None
+        return cls(prediction.value, prediction.variance if numbers else None)
 
 
-def nll_losses(prediction: Prediction, targets: Tensor) -> Tensor:  # -> (N,)
-    """Return −log p(target) of every example; of labels their mean."""
-    probs = _of_answers(prediction, targets)
-    return -probs.clamp_min(torch.finfo(probs.dtype).tiny).log().mean(1)
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What every example adds to a score."""
+
+    values: Tensor  # (N, k), in float64
+    absolute: bool = False  # whether the score is the sum of absolute means, as in the calibration error
+
+    def score(self) -> float:
+        """Return the score of all examples."""
+        return float(self._of_means(self.values.mean(0, keepdim=True)))
+
+    def resampled(self, counts: Tensor) -> Tensor:  # (B, N) -> (B,)
+        """Return the scores of resampled data, in which each example occurs that often."""
+        return self._of_means(counts @ self.values / len(self.values))
+
+    def _of_means(self, means: Tensor) -> Tensor:  # (B, k) -> (B,)
+        return (means.abs() if self.absolute else means).sum(1)
 
 
-def brier_losses(prediction: Prediction, targets: Tensor) -> Tensor:  # -> (N,)
+Objective = Callable[[Answers, Tensor], Terms]
+
+
+def nll_terms(answers: Answers, targets: Tensor) -> Terms:
+    """Return −log p(target) of every example; the mean over labels or numbers where there are several."""
+    value = answers.value.double()
+    if answers.variance is not None:
+        normal = torch.distributions.Normal(value, answers.variance.double().sqrt(), validate_args=False)
+        return Terms(-normal.log_prob(targets.reshape(value.shape).to(value)).mean(1, keepdim=True))
+    if _one_of_many(value, targets):
+        chosen = value.gather(1, targets.long().unsqueeze(1))
+    else:
+        labels = targets.reshape(value.shape).to(value)
+        chosen = torch.where(labels == 1, value, 1 - value)
+    least = torch.finfo(answers.value.dtype).tiny
+    return Terms(-chosen.clamp_min(least).log().mean(1, keepdim=True))
+
+
+def brier_terms(answers: Answers, targets: Tensor) -> Terms:
     """Return the squared distance of the probabilities from the answer; summed over classes, averaged over labels."""
-    assert prediction.probs is not None
-    probs = prediction.probs.double()
-    if targets.dim() == 1 and probs.shape[1] > 1:
-        answer = torch.nn.functional.one_hot(targets.long(), probs.shape[1]).to(probs)
-        return (probs - answer).square().sum(1)
-    return (probs - targets.reshape(probs.shape).to(probs)).square().mean(1)
+    probs = answers.value.double()
+    if _one_of_many(probs, targets):
+        answer = functional.one_hot(targets.long(), probs.shape[1]).to(probs)
+        return Terms((probs - answer).square().sum(1, keepdim=True))
+    return Terms((probs - targets.reshape(probs.shape).to(probs)).square().mean(1, keepdim=True))
 
 
-LOSSES: dict[str, Losses] = {"nll": nll_losses, "brier": brier_losses}  # ECE has no value for one example
+def ece_terms(answers: Answers, targets: Tensor, *, bins: int = BINS) -> Terms:
+    """Return by how much every example is too sure, in the bin of its confidence; averaged over labels."""
+    probs = answers.value
+    if _one_of_many(probs, targets):
+        confidence, label = probs.max(1, keepdim=True)
+        right = (label == targets.unsqueeze(1)).double()
+    else:
+        confidence, right = probs, targets.reshape(probs.shape).double()
+    edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
+    place = (torch.bucketize(confidence.contiguous(), edges, right=True) - 1).clamp(0, bins - 1)  # (N, L)
+    excess = (confidence.double() - right) / confidence.shape[1]
+    in_bins = excess.unsqueeze(2) * functional.one_hot(place, bins)  # (N, L, bins)
+    return Terms(in_bins.flatten(1), absolute=True)
 
 
-def _of_answers(prediction: Prediction, targets: Tensor) -> Tensor:  # -> (N, 1) or (N, labels)
-    assert prediction.probs is not None
-    probs = prediction.probs.double()
-    if targets.dim() == 1 and probs.shape[1] > 1:
-        return probs.gather(1, targets.long().unsqueeze(1))
-    labels = targets.reshape(probs.shape)
-    return torch.where(labels == 1, probs, 1 - probs)
+def accuracy_terms(answers: Answers, targets: Tensor) -> Terms:
+    """Return whether every example was answered rightly; of labels how many of them."""
+    probs = answers.value
+    if _one_of_many(probs, targets):
+        return Terms((probs.argmax(1) == targets).double().unsqueeze(1))
+    right = (probs > 0.5) == (targets.reshape(probs.shape) > 0.5)
+    return Terms(right.double().mean(1, keepdim=True))
+
+
+TERMS: dict[str, Objective] = {"nll": nll_terms, "brier": brier_terms, "ece": partial(ece_terms, bins=BINS)}
+SCORES: dict[str, Objective] = {**TERMS, "accuracy": accuracy_terms}  # that a trial of a classifier keeps
+
+
+def _one_of_many(probs: Tensor, targets: Tensor) -> bool:
+    return targets.dim() == 1 and probs.shape[1] > 1

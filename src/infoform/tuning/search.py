@@ -29,10 +29,12 @@ class Trial:
         prior_precision: τ.
         scores: By objective; the smaller the better.
         temperature: T at which it scored so; 1 where it was not searched.
+        noise: σ of a regression at which it scored so, where it was searched.
+        estimated: Whether its outputs were combined from those of other trials.
 
     Example:
         ```python
-        laplace.tune(val_loader, trials=3, progress=False)
+        laplace.tune(val_loader, trials=3, standard_errors=0, progress=False)
         best = min(laplace.trials, key=lambda trial: trial.scores["nll"])
         assert laplace.prior_precision == best.prior_precision
         ```
@@ -42,6 +44,17 @@ class Trial:
     prior_precision: float
     scores: dict[str, float]
     temperature: float = 1.0
+    noise: float | None = None
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """The trials of a search and, where the choice among them was made, which one it is."""
+
+    trials: list[Trial]
+    plain: Trial | None = None  # the network alone
+    chosen: int | None = None  # place of the trial that was taken
 
 
 @dataclass(frozen=True)
@@ -66,22 +79,25 @@ class Search:
             if not 0 < low <= high < math.inf:
                 raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
 
-    def run(
-        self, score: Callable[[float, float], tuple[dict[str, float], float]], tick: Callable[[int], None]
-    ) -> list[Trial]:
-        """Score every pair; `score` takes (N, τ), and returns scores and a temperature."""
-        done = self._read()
+    def run(self, score: Callable[[float, float], Trial], tick: Callable[[int], None]) -> list[Trial]:
+        """Score every pair, one after the other; `score` takes (N, τ)."""
+        done = self.read().trials
         for _ in done:
             tick(1)
         propose, tell = self._optuna(done) if self.method == "optuna" else self._listed(done)
         while len(done) < self.trials:
-            pair = propose()
-            scores, temperature = score(*pair)
-            done.append(Trial(*pair, self._checked(scores), temperature))
+            done.append(self.checked(score(*propose())))
             tell(done[-1].scores[self.objective])
-            self._write(done)
+            self.write(done)
             tick(1)
         return done
+
+    @property
+    def precisions(self) -> list[float] | None:
+        """Return all τ, where they are known beforehand and N is given; else None."""
+        if self.method == "optuna" or self.num_data[0] != self.num_data[1]:
+            return None
+        return [tau for _, tau in self._pairs()]
 
     def at_edge(self, trial: Trial) -> bool:
         """Whether a trial's τ lies within a hundredth of an end of the range (on its logarithmic scale)."""
@@ -89,14 +105,18 @@ class Search:
         margin = (high - low) / 100
         return margin > 0 and not low + margin < math.log(trial.prior_precision) < high - margin
 
-    def _checked(self, scores: dict[str, float]) -> dict[str, float]:
-        if self.objective not in scores:
+    def checked(self, trial: Trial) -> Trial:
+        """Return the trial, if it has a score of the objective."""
+        if self.objective not in trial.scores:
             raise ValueError(f"objective {self.objective!r} is for classification; use 'nll'.")
-        return scores
+        return trial
 
     def _listed(self, done: Sequence[Trial]) -> tuple[Callable[[], tuple[float, float]], Callable[[float], None]]:
-        pairs = iter((self._grid() if self.method == "grid" else self._random())[len(done) :])
+        pairs = iter(self._pairs()[len(done) :])
         return lambda: next(pairs), lambda _: None
+
+    def _pairs(self) -> list[tuple[float, float]]:
+        return self._grid() if self.method == "grid" else self._random()
 
     def _grid(self) -> list[tuple[float, float]]:
         """Return the first `trials` pairs of a grid with about two values of τ for each of N."""
@@ -144,34 +164,46 @@ class Search:
 
         return propose, tell
 
-    def _identity(self) -> Identity:
+    @property
+    def identity(self) -> Identity:
+        """Return all that the trials depend on."""
         own = {name: getattr(self, name) for name in ("method", "num_data", "prior_precision", "seed")}
         if self.method == "grid":
             own["trials"] = self.trials  # another number is another grid
         return Identity({**self.settings, **own})
 
-    def _read(self) -> list[Trial]:
+    def read(self) -> "Found":
+        """Return what an earlier search has kept; nothing where there was none."""
         if self.path is None or not Path(self.path).exists():
-            return []
+            return Found([])
         try:
             saved = json.loads(Path(self.path).read_text())
             trials = [Trial(**trial) for trial in saved["trials"]]
-            settings = saved["settings"]
+            plain = None if saved.get("plain") is None else Trial(**saved["plain"])
+            chosen, settings = saved.get("chosen"), saved["settings"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"'{self.path}' holds no trials of a search ({error}); remove it or give another path."
             ) from error
-        differences = self._identity().differences(settings)
+        differences = self.identity.differences(settings)
         if differences:
             what = f"'{self.path}' holds the trials of a search with other settings"
             raise ValueError(refusal(what, differences, remedy="remove it or give another path"))
-        return trials[: self.trials]
+        if len(trials) != self.trials:  # the choice was among others
+            chosen = plain = None
+        return Found(trials[: self.trials], plain, chosen)
 
-    def _write(self, trials: Sequence[Trial]) -> None:
+    def write(self, trials: Sequence[Trial], *, plain: Trial | None = None, chosen: int | None = None) -> None:
+        """Keep the trials and, where it was made, the choice among them."""
         if self.path is None:
             return
         temporary = Path(f"{os.fspath(self.path)}.tmp")
-        content = {"settings": self._identity().values, "trials": [asdict(trial) for trial in trials]}
+        content: dict[str, Any] = {
+            "settings": self.identity.values,
+            "trials": [asdict(trial) for trial in trials],
+        }
+        if chosen is not None:
+            content |= {"plain": None if plain is None else asdict(plain), "chosen": chosen}
         temporary.write_text(json.dumps(content, indent=1))
         os.replace(temporary, self.path)
 

@@ -388,6 +388,8 @@ class Run:
                     kind=kind,
                     samples=self._samples(kind, tuning=True),
                     progress=False,
+                    temperature=False,
+                    standard_errors=0,
                 )
             tried += [[one.num_data, one.prior_precision, min(one.scores["ece"], 1e6)] for one in laplace.trials]
         count, tau, _ = min(tried, key=lambda one: one[2])

@@ -1,0 +1,55 @@
+"""Outputs of validation data that a search has computed, in a file beside its trials until the search is done."""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from infoform.common import files
+from infoform.common.same_work import Identity
+from infoform.predicting.raw_outputs import RawOutputs
+
+
+@dataclass
+class KeptOutputs:
+    """Raw outputs and targets by name; kept in `path`, and found there again by the same search."""
+
+    path: Path | None
+    identity: Identity
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, path: str | os.PathLike[str] | None, identity: Identity) -> "KeptOutputs":
+        """Return what the same search has kept beside its trials; nothing where there is none, or another's."""
+        kept = cls(None if path is None else Path(f"{os.fspath(path)}.outputs"), identity)
+        if kept.path is not None and kept.path.exists():
+            with suppress(ValueError):  # a damaged file is of no use, and is written anew
+                tensors, saved = files.read_file(kept.path)
+                kept.tensors = tensors if not identity.differences(saved["settings"]) else {}
+        return kept
+
+    def get(self, name: str) -> RawOutputs | None:
+        """Return the outputs of that name, if they are there."""
+        prefix = f"{name}/"
+        own = {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
+        return RawOutputs(**own) if own else None
+
+    def put(self, outputs: dict[str, RawOutputs], targets: dict[str, Tensor]) -> None:
+        """Keep outputs and targets by their names."""
+        for name, raw in outputs.items():
+            fields = {"plain": raw.plain, "covariance": raw.covariance, "samples": raw.samples}
+            self.tensors |= {f"{name}/{key}": value for key, value in fields.items() if value is not None}
+        self.tensors |= {f"targets:{name}": value for name, value in targets.items()}
+        if self.path is not None:
+            files.write_file(self.path, self.tensors, {"settings": dict(self.identity.values)})
+
+    def targets(self, name: str) -> Tensor:
+        """Return the targets that were kept under a name."""
+        return self.tensors[f"targets:{name}"]
+
+    def remove(self) -> None:
+        """Remove the file: the search is done."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
