@@ -53,7 +53,7 @@ def run_answers(settings: DigitsSettings) -> AnswersResult:
     last, ours = (Laplace(model, "classification", layers=layers, seed=settings.seed) for layers in ("last", None))
     for laplace in (last, ours):
         laplace.fit(train.batches(), progress=False)
-        laplace.tune(validation.batches(), temperature=True, progress=False)
+        laplace.tune(validation.batches(), progress=False)
     assert ours.plain_trial is not None
     temperature = ours.plain_trial.temperature
     answers: dict[str, Callable[[Tensor], Tensor]] = {

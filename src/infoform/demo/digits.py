@@ -101,7 +101,6 @@ def run_digits(settings: DigitsSettings) -> DigitsResult:
             [(validation.images, validation.labels)],
             structure=structure,
             prior=prior,
-            temperature=True,
             progress=False,
             **how,
         )
