@@ -3,7 +3,6 @@
 f ~ N(mean, covariance)        one Gaussian for each of the N examples
 """
 
-import torch
 from torch import Tensor
 
 from infoform.likelihoods.balanced_noise import balanced_normal

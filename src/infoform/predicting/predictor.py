@@ -128,9 +128,14 @@ class Predictor:
             ]
         under: list[list[RawOutputs]] = [[] for _ in posteriors]
         for batch in batches:
-            mean, covariances = gaussian_outputs(self, _check_size(batch), posteriors)
-            for outputs, covariance in zip(under, covariances, strict=True):
-                outputs.append(RawOutputs(mean, covariance))
+            last = outputs_and_inputs(self, _check_size(batch)) if self._may_be_last else None
+            if last is None:
+                mean, covariances = gaussian_outputs(self, batch, posteriors)
+                every = [RawOutputs(mean, covariance, kind="linear") for covariance in covariances]
+            else:
+                every = [replace(self, posterior=one)._of_last_layer(*last) for one in posteriors]
+            for outputs, raw in zip(under, every, strict=True):
+                outputs.append(raw)
             if tick is not None:
                 tick(batch_size(batch))
         return under
@@ -228,12 +233,15 @@ class Predictor:
         found = outputs_and_inputs(self, batch) if self._may_be_last else None
         if found is None:
             return None
-        plain, inputs = found
+        return self._of_last_layer(*found)
+
+    def _of_last_layer(self, plain: Tensor, inputs: Tensor) -> RawOutputs:  # (N, C), (N, A)
+        (layer,) = self.posterior.layers.values()
         covariance = None
         if plain.shape[1] <= MANY_OUTPUTS:
             parts = [self._last_layer_covariance(part).dense() for part in inputs.split(EXAMPLES)]
             covariance = torch.cat(parts).to(plain)
-        return RawOutputs(plain, covariance, inputs=inputs, kind="linear", reason=LAST)
+        return RawOutputs(plain, covariance, inputs=inputs, layer=layer, kind="linear", reason=LAST)
 
     def _all_layers_outputs(self, batch: Batch, options: PredictOptions) -> RawOutputs:
         """Return the outputs in closed form for any layers, or sampled ones where "auto" takes these."""
@@ -246,6 +254,31 @@ class Predictor:
     def _last_layer_covariance(self, inputs: Tensor) -> OutputCovariance:  # (N, A)
         (layer,) = self.posterior.layers.values()
         return layer.output_covariance(inputs.to(layer.device, layer.dtype))
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether covariances are so large that they are found anew from the last layer's inputs when needed."""
+        return self._may_be_last and (self.num_outputs or 0) > MANY_OUTPUTS
+
+    def answers(self, raw: RawOutputs, options: PredictOptions) -> Tensor:  # -> (N, C)
+        """Return the probabilities of many outputs of a last layer at the temperature of this predictor.
+
+        Args:
+            raw: outputs with the inputs and the posterior of the last layer.
+            options: how to predict.
+        """
+        assert raw.inputs is not None
+        assert raw.layer is not None
+        layer, parts = raw.layer, []
+        each = (options.samples + layer.output_width) * raw.plain.shape[1] * layer.dtype.itemsize
+        size = max(1, PART_BYTES // each)
+        for plain, inputs in zip(raw.plain.split(size), raw.inputs.split(size), strict=True):
+            covariance = layer.output_covariance(inputs.to(layer.device, layer.dtype))
+            mean = plain.to(layer.device, layer.dtype)
+            gaussian = GaussianOutputs(mean, covariance, samples=options.samples, seed=options.seed)
+            scaled = gaussian.at_temperature(self.temperature)
+            parts.append(self.likelihood.answers_from_gaussian(scaled, link=options.link).to(plain))
+        return torch.cat(parts)
 
     def _from_gaussian(
         self, raw: RawOutputs, covariance: Tensor | OutputCovariance, options: PredictOptions, *, noise: float | None

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from infoform.posteriors import LayerPosterior
+
 
 @dataclass(frozen=True, eq=False)
 class RawOutputs:
@@ -19,6 +21,7 @@ class RawOutputs:
     covariance: Tensor | None = None  # (N, C, C)
     samples: Tensor | None = None  # (M, N, C)
     inputs: Tensor | None = None  # (N, A): of the last layer, where it alone has a posterior
+    layer: LayerPosterior | None = None  # that posterior, where it is not the predictor's own
     kind: str = ""  # how they were had
     reason: str = ""  # and why so
 

@@ -72,8 +72,8 @@ class ValidationSearch:
             return earlier
         count, options = self.search.num_data[0], self.scorer.spread.options
         identity = Identity({**self.search.identity.values, "precisions": precisions})
-        kept = KeptOutputs.beside(self.search.path, identity)
-        batches = self.data.on(device_of(self.predictor.model))
+        device = device_of(self.predictor.model)
+        kept, batches = KeptOutputs.beside(self.search.path, identity, device=device), self.data.on(device)
         outputs = TrialOutputs(
             self.predictor, lambda tau: self.build(count, tau), precisions, batches, self.data.sampler, options, kept
         )

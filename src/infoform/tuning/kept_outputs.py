@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from infoform.common import files
@@ -19,29 +20,35 @@ class KeptOutputs:
     path: Path | None
     identity: Identity
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    found: dict[str, RawOutputs] = field(default_factory=dict)  # by this search itself
 
     @classmethod
-    def beside(cls, path: str | os.PathLike[str] | None, identity: Identity) -> "KeptOutputs":
+    def beside(cls, path: str | os.PathLike[str] | None, identity: Identity, *, device: torch.device) -> "KeptOutputs":
         """Return what the same search has kept beside its trials; nothing where there is none, or another's."""
         kept = cls(None if path is None else Path(f"{os.fspath(path)}.outputs"), identity)
         if kept.path is not None and kept.path.exists():
             with suppress(ValueError):  # a damaged file is of no use, and is written anew
-                tensors, saved = files.read_file(kept.path)
+                tensors, saved = files.read_file(kept.path, device=device)
                 kept.tensors = tensors if not identity.differences(saved["settings"]) else {}
         return kept
 
     def get(self, name: str) -> RawOutputs | None:
         """Return the outputs of that name, if they are there."""
+        if name in self.found:
+            return self.found[name]
         prefix = f"{name}/"
         own = {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
-        return RawOutputs(**own) if own else None
+        return RawOutputs(own["plain"], own.get("covariance"), own.get("samples")) if own else None
 
     def put(self, outputs: dict[str, RawOutputs], targets: dict[str, Tensor]) -> None:
         """Keep outputs and targets by their names."""
+        self.found |= outputs
+        self.tensors |= {f"targets:{name}": value for name, value in targets.items()}
         for name, raw in outputs.items():
+            if raw.covariance is None and raw.samples is None:
+                continue  # which are known from the posterior alone
             fields = {"plain": raw.plain, "covariance": raw.covariance, "samples": raw.samples}
             self.tensors |= {f"{name}/{key}": value for key, value in fields.items() if value is not None}
-        self.tensors |= {f"targets:{name}": value for name, value in targets.items()}
         if self.path is not None:
             files.write_file(self.path, self.tensors, {"settings": dict(self.identity.values)})
 

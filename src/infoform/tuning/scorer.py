@@ -133,4 +133,4 @@ def plain_outputs(raw: RawOutputs) -> RawOutputs:
 
 def _is_finite(raw: RawOutputs) -> bool:
     values = raw.covariance if raw.samples is None else raw.samples
-    return values is not None and bool(values.isfinite().all())
+    return bool((raw.plain if values is None else values).isfinite().all())

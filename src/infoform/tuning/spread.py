@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from infoform.likelihoods import GaussianOutputs, Likelihood
+from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.prediction import Prediction
@@ -40,7 +41,8 @@ class Spread:
         if raw.samples is not None:
             at = likelihood.answers_at_temperatures(raw.samples)
             return lambda value: Answers(at(value))
-        assert raw.covariance is not None
+        if raw.covariance is None:
+            return lambda value: Answers(replace(self.predictor, temperature=value).answers(raw, self.options))
         gaussian, link = self._gaussian(raw.plain, raw.covariance), self.options.link
         if link == "mc":
             at = likelihood.answers_at_temperatures(gaussian.draw())
@@ -50,13 +52,13 @@ class Spread:
     def prediction(self, raw: RawOutputs, value: float) -> Prediction:
         """Return the whole prediction for a value."""
         if self.free != "noise" or value == 1:
-            scaled = replace(self.predictor, temperature=value)
+            scaled = replace(self._of(raw), temperature=value)
             return scaled.from_outputs(raw, self.options, noise=self.noise)
         assert self.noise is not None
         growth = self.growth(value)
         root = math.sqrt(growth) if raw.samples is not None else growth
         wider = raw.with_spread(root * raw.spread)
-        return self.predictor.from_outputs(wider, self.options, noise=value * self.noise)
+        return self._of(raw).from_outputs(wider, self.options, noise=value * self.noise)
 
     def growth(self, value: float) -> float:
         """Return g, by which covariances grow and τ shrinks; 1 unless the noise is free."""
@@ -65,6 +67,12 @@ class Spread:
         assert self.noise is not None
         scale = self.predictor.likelihood.information_scale
         return scale(self.noise, self.fisher) / scale(value * self.noise, self.fisher)
+
+    def _of(self, raw: RawOutputs) -> Predictor:
+        """Return the predictor with the posterior that outputs were found under, where they need it again."""
+        if raw.layer is None:
+            return self.predictor
+        return replace(self.predictor, posterior=Posterior(dict.fromkeys(self.predictor.posterior.layers, raw.layer)))
 
     def _gaussian(self, mean: Tensor, covariance: Tensor) -> GaussianOutputs:
         return GaussianOutputs(mean, covariance, samples=self.options.samples, seed=self.options.seed)

@@ -99,7 +99,13 @@ class TrialOutputs:
     def _part(self) -> list[Batch] | None:
         step = min(PART_STEP.get(self.options.kind, SAMPLED_STEP), self.examples // LEAST_PART)
         ascending = sorted(set(self.precisions)) == list(self.precisions)
-        if self.sampler is not None or len(self.precisions) < 2 * COARSE or step < 2 or not ascending:
+        if (
+            self.predictor.is_implicit
+            or self.sampler is not None
+            or len(self.precisions) < 2 * COARSE
+            or step < 2
+            or not ascending
+        ):
             return None
         return every_nth(self.batches, step)
 
