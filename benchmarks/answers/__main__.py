@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         networks = [name for name in given.networks if name in cases(given.quick)]
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         run(sides, settings, networks=networks, parts=given.parts, cifar=given.cifar, path=path, only=given.rows)
-    if not given.quick:
+    if not given.quick and "latency" in read_results("answers", empty={}):
         write_page("answers", page())
 
 
