@@ -18,10 +18,12 @@ from benchmarks import (
     predictives_page,
     structures_page,
 )
+from benchmarks.answers import page as answers_page
 from benchmarks.common import write_page
 from benchmarks.speed import page as speed_page
 
 PAGES: dict[str, Callable[[], str]] = {  # name in docs/ -> what makes its text
+    "answers": answers_page.page,
     "fast-settings": fast_settings.page,
     "laplace-torch": laplace_torch_check.page,
     "large-layers": large_layers.page,

@@ -5,9 +5,23 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.testing import assert_close as assert_near
 
 from dense import assert_close
-from infoform.common.matmul import ALIGNMENT, NARROW, aligned, along, selected, summed, summed_products, times
+from infoform.common.matmul import (
+    ALIGNMENT,
+    NARROW,
+    WORTH_ONEDNN,
+    aligned,
+    along,
+    products_by_example,
+    rows_times,
+    selected,
+    summed,
+    summed_products,
+    times,
+)
 from infoform.common.matmul import padded as filled_up
 
 
@@ -93,3 +107,30 @@ def test_few_columns_are_filled_up_without_a_trace(width: int) -> None:
     assert wide.shape[1] % ALIGNMENT == 0
     assert torch.equal(wide[:, :width], vectors)
     assert not wide[:, width:].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("layout", ["rows", "transposed", "cut"])
+def test_rows_times_is_the_product_with_the_transpose(dtype: torch.dtype, layout: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((150, 90), (70, 90)))
+    expected = x @ y.T
+    x, y = x.to(dtype), y.to(dtype)
+    if layout == "transposed":
+        y = y.T.contiguous().T
+    if layout == "cut":
+        x, y = functional.pad(x, (0, 3))[:, :-3], functional.pad(y, (0, 3))[:, :-3]
+    assert x.numel() * len(y) >= WORTH_ONEDNN
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    assert_near(rows_times(x, y).double(), expected, rtol=tolerance, atol=10 * tolerance)
+    by_example = rows_times(x.reshape(10, 15, 90), y).double()
+    assert_near(by_example, expected.view(10, 15, 70), rtol=tolerance, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_products_by_example_are_those_of_each(size: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn((2, rows, size), generator=generator, dtype=torch.float64) for rows in (8, 9))
+    expected = torch.stack([one @ other.T for one, other in zip(x, y, strict=True)])
+    assert_near(products_by_example(x, y), expected)
+    assert_near(products_by_example(x.float(), y.float()).double(), expected, rtol=1e-4, atol=1e-3)

@@ -21,6 +21,7 @@ from infoform.likelihoods import LIKELIHOODS, LINKS, GaussianOutputs, Likelihood
 from infoform.network.batches import read_inputs
 from infoform.posteriors import PRESETS, STRUCTURES
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.linear import gaussian_outputs
 from infoform.predicting.predictor import KINDS, Predictor
 from infoform.prediction import TEXTS, Prediction
 from models import MODELS, Case, TokenPool, Wrapped
@@ -616,3 +617,29 @@ def check_same(found: Prediction, expected: Prediction, *, exactly: bool = False
             assert_close(other, value)
         else:
             assert other == value or (other != other and value != value), name
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("case", CASES)
+def test_covariances_under_several_posteriors_are_those_of_each(case: str, structure: str) -> None:
+    laplace, x = fitted(case), CASES[case].inputs()
+    posteriors = [laplace.posterior(structure=structure, prior_precision=tau) for tau in (0.3, 2.0, 50.0)]
+    predictor = Predictor(laplace.model, laplace.layers, laplace.likelihood, posteriors[0])
+    _, covariances = gaussian_outputs(predictor, read_inputs(x, torch.device("cpu")), posteriors)
+    for covariance, posterior in zip(covariances, posteriors, strict=True):
+        assert_close(covariance, dense_covariance(case, posterior), rtol=RTOL)
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_linear_does_not_depend_on_the_number_of_threads(case: str) -> None:
+    threads = torch.get_num_threads()
+    model, x = MODELS[case].model(), MODELS[case].inputs(25)
+    laplace = Laplace(model, Regression(noise=0.5)).fit([(x, torch.zeros(25, 3).double())], progress=False)
+    posterior = laplace.posterior(prior_precision=5.0)
+    torch.set_num_threads(2)
+    try:
+        by_two = linear(laplace, posterior, x)
+    finally:
+        torch.set_num_threads(threads)
+    for found, expected in zip(by_two, linear(laplace, posterior, x), strict=True):
+        assert_close(found, expected, rtol=RTOL)

@@ -14,6 +14,30 @@ LARGE_BLOCK = 128  # where a block has at least so many rows
 NARROW = 64  # columns up to which a matrix is filled up to a multiple of `ALIGNMENT`
 WORTH_COPYING = 128  # columns of both matrices from which a sum over examples is one product of copies
 TOGETHER = 2**18  # numbers of all examples' products up to which they are held at once, then added
+WORTH_ONEDNN = 2**18  # multiplications from which a product by oneDNN is worth its call
+# torch multiplies matrices in float32 by MKL, which leaves half of some processors' vector units idle; oneDNN does not
+_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+
+
+def rows_times(x: Tensor, y: Tensor) -> Tensor:  # (..., p), (q, p) -> (..., q)
+    """Return x yᵀ by the fastest product at hand; nothing of it is differentiated."""
+    if (
+        _ONEDNN is None
+        or x.device.type != "cpu"
+        or x.dtype != torch.float32
+        or x.numel() * len(y) < WORTH_ONEDNN
+        or not (x.is_contiguous() and (y.is_contiguous() or y.T.is_contiguous()))  # others are very slow there
+    ):
+        return x @ y.T
+    product: Tensor = _ONEDNN(x.detach(), y.detach(), None, "none", [], "")
+    return product
+
+
+def products_by_example(x: Tensor, y: Tensor) -> Tensor:  # (N, p, A), (N, q, A) -> (N, p, q)
+    """Return x_n y_nᵀ, where A is large."""
+    if len(x) * y[0].numel() * x.shape[1] < len(x) * WORTH_ONEDNN or x.dtype != torch.float32:
+        return x @ y.mT
+    return torch.stack([rows_times(one, other) for one, other in zip(x, y, strict=True)])
 
 
 def summed(left: Tensor, right: Tensor) -> Tensor:  # (N, p, q), (N, q, r) -> (p, r)

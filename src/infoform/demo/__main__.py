@@ -1,7 +1,8 @@
-"""The demo, `python -m infoform.demo --out out/demo`: two tables, two pictures and results.json in about a minute.
+"""The demo, `python -m infoform.demo --out out/demo`: three tables, three pictures and results.json in about a minute.
 
-A small network learns scikit-learn's digits and becomes over-confident. One fit of the curvature gives every structure
-of the paper. The toy regression of the paper shows the same in one dimension.
+A perceptron learns scikit-learn's digits and becomes over-confident: what it answers alone, with a temperature, with a
+posterior of its last layer, and of all layers. A small CNN shows every structure of the paper from one fit of the
+curvature. The toy regression of the paper shows the same in one dimension.
 """
 
 import argparse
@@ -19,8 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from infoform.common.provenance import commit, peak_memory
+from infoform.demo.answers import AnswersResult, run_answers
 from infoform.demo.digits import POSTERIORS, DigitsResult, DigitsSettings, run_digits
 from infoform.demo.figures import draw_reliability, draw_toy
+from infoform.demo.front import draw_front
 from infoform.demo.toy import ToySettings, run_toy
 from infoform.version import __version__
 
@@ -60,14 +63,19 @@ def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path
     """
     console = Console(width=110)
     start = time.perf_counter()
+    answers = run_answers(digits_settings)
+    _print_answers(answers, digits_settings, console)
     digits = run_digits(digits_settings)
     _print_digits(digits, digits_settings, console)
     toy = run_toy(toy_settings)
     draw_reliability(digits, digits_settings.calibration_bins, out / "reliability.png")
     draw_toy(toy, out / "toy_regression.png")
+    (out / "front.svg").write_text(draw_front(answers.rows), encoding="utf-8")
     seconds = time.perf_counter() - start
     deviations = {name: float(values.mean()) for name, values in toy.deviations.items()}
     results = {
+        "answers": {name: asdict(row) for name, row in answers.rows.items()},
+        "note": answers.note,
         "digits": {name: asdict(row) for name, row in digits.rows.items()},
         "toy": {"noise": toy.noise, "mean_deviation": deviations},
         "settings": {"digits": asdict(digits_settings), "toy": asdict(toy_settings)},
@@ -79,28 +87,41 @@ def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path
         "peak_memory_bytes": peak_memory(),
     }
     (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    written = ", ".join(str(out / name) for name in ("reliability.png", "toy_regression.png", "results.json"))
+    written = ", ".join(
+        str(out / name) for name in ("front.svg", "reliability.png", "toy_regression.png", "results.json")
+    )
     console.print(f"{seconds:.0f} s; wrote {written}", soft_wrap=True)
 
 
+def _print_answers(result: AnswersResult, settings: DigitsSettings, console: Console) -> None:
+    table = Table("", title=f"Answers about {result.test_examples} digits and {settings.unknown_examples} other images")
+    for column in ("accuracy", "NLL", "ECE", "AUROC", "cost in forwards", "τ", "T"):
+        table.add_column(column, justify="right")
+    for name, row in result.rows.items():
+        tau = "–" if row.prior_precision is None else f"{row.prior_precision:.2g}"
+        scores = (f"{value:.3f}" for value in (row.accuracy, row.nll, row.ece, row.auroc))
+        table.add_row(name, *scores, f"{row.forwards:.1f}", tau, f"{row.temperature:.2f}")
+    console.print(table)
+    console.print(
+        f"τ and T by the NLL of {settings.validation_examples} validation images. AUROC: how well the entropy tells\n"
+        f"digits from pieces of photographs, which the network was never shown. {result.note}"
+    )
+
+
 def _print_digits(result: DigitsResult, settings: DigitsSettings, console: Console) -> None:
-    table = Table("", title=f"Digits, {len(result.labels)} test images")
-    for column in ("accuracy", "NLL", "ECE", "τ", "bytes", "off-diagonal error"):
+    table = Table("", title="Structures of the posterior, on a small CNN")
+    for column in ("accuracy", "NLL", "ECE", "τ", "T", "bytes", "off-diagonal error"):
         table.add_column(column, justify="right")
     for name, row in result.rows.items():
         errors = None if row.off_diagonal is None else list(row.off_diagonal.values())
         size = "–" if row.nbytes is None else f"{row.nbytes:,}"
         mean = "–" if errors is None else f"{sum(errors) / len(errors):.3f}"
-        tau = "–" if row.prior_precision is None else f"{row.prior_precision:g}"
-        table.add_row(name, f"{row.accuracy:.3f}", f"{row.nll:.3f}", f"{row.ece:.3f}", tau, size, mean)
+        tau = "–" if row.prior_precision is None else f"{row.prior_precision:.2g}"
+        scores = (f"{value:.3f}" for value in (row.accuracy, row.nll, row.ece))
+        table.add_row(name, *scores, tau, f"{row.temperature:.2f}", size, mean)
     console.print(table)
-    grid, other = (
-        ", ".join(f"{tau:g}" for tau in taus) for taus in (settings.prior_precisions, settings.activation_precisions)
-    )
     console.print(
-        f"τ by the NLL of {settings.validation_examples} validation images, from {grid};\n"
-        f"with the activation prior from {other}.\n"
-        f"Predictions: mean of {settings.samples} networks with sampled weights. Both infs at K = {settings.rank:.0%}."
+        f"Predictions: mean of {settings.samples} networks with sampled weights. Infs at K = {settings.rank:.0%}."
     )
     table = Table("layer", title="Off-diagonal error by layer, |off(Î − I)| / |off(I)|")
     by_layer: dict[str, dict[str, float]] = {}

@@ -1,21 +1,22 @@
 """Digits from few noisy images: an over-confident network, one fit of its curvature, and the scores of every posterior.
 
-Predictions are means over networks with sampled weights. τ is the best value of a grid on validation data. Off-diagonal
+τ and a temperature are found on validation data. Predictions are means over networks with sampled weights. Off-diagonal
 errors are relative to the exact information matrix of a layer.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from infoform.laplace import Laplace
 from infoform.options import FitOptions
-from infoform.posteriors import Inf
-from infoform.posteriors.network_posterior import Posterior
+from infoform.posteriors import Inf, Structure
+from infoform.prediction import Prediction
 
 # row of the table -> structure and prior
 POSTERIORS = {name: (name, "isotropic") for name in ("diag", "kfac", "efb-paper", "inf-paper", "inf")}
@@ -34,9 +35,10 @@ class DigitsSettings:
     rank: float = 0.05  # eigenpairs kept by the two infs, as a share of a layer's weights
     prior_rank: int = 8  # shared eigenpairs of the activation prior
     samples: int = 50  # networks with sampled weights
-    prior_precisions: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
-    activation_precisions: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of that prior
     calibration_bins: int = 15
+    hidden: int = 256  # units of each of the two hidden layers of the perceptron that answers are compared on
+    hidden_epochs: int = 60
+    unknown_examples: int = 500  # pieces of photographs
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,21 @@ class Part:
     images: Tensor  # (N, 1, 8, 8)
     labels: Tensor  # (N,)
 
+    def batches(self, size: int = 100) -> list[tuple[Tensor, Tensor]]:
+        """Return them in batches."""
+        return list(zip(self.images.split(size), self.labels.split(size), strict=True))
+
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the tables; the last three are None for the plain network."""
+    """One line of the tables; what only a posterior has is None for the network alone."""
 
     accuracy: float
     nll: float
     ece: float
     nbytes: int | None = None
     prior_precision: float | None = None
+    temperature: float = 1.0
     off_diagonal: dict[str, float] | None = None  # error against the exact block, by layer
 
 
@@ -79,24 +86,40 @@ def run_digits(settings: DigitsSettings) -> DigitsResult:
         fit_options=FitOptions(statistics="all", fisher="exact", input_rank=settings.prior_rank),
         seed=settings.seed,
     )
-    laplace.fit(list(zip(train.images.split(100), train.labels.split(100), strict=True)))
+    laplace.fit(train.batches(), progress=False)
     with torch.no_grad():
-        probs = {"plain": model(test.images).softmax(1)}
-    rows = {"plain": Row(*measure(probs["plain"], test.labels, settings.calibration_bins))}
-    for name, (structure, prior) in POSTERIORS.items():
-        precisions = settings.activation_precisions if prior == "activation" else settings.prior_precisions
-        posteriors = {
-            tau: laplace.posterior(structure=structure, prior=prior, prior_precision=tau) for tau in precisions
+        logits = model(test.images)
+    probs = {"plain": logits.softmax(1)}
+    posteriors: dict[str, dict[str, Any]] = {"plain": {}, "temperature": {}}
+    structures = {
+        name: laplace.settings.resolve(name) for name, _ in POSTERIORS.values()
+    }  # each with the rank asked for
+    for name, (chosen, prior) in POSTERIORS.items():
+        structure = structures[chosen]
+        how: dict[str, Any] = {"kind": "mc", "samples": settings.samples}
+        laplace.tune(
+            [(validation.images, validation.labels)],
+            structure=structure,
+            prior=prior,
+            progress=False,
+            **how,
+        )
+        if "temperature" not in probs:  # the search has the network alone among its candidates
+            assert laplace.plain_trial is not None
+            posteriors["temperature"]["temperature"] = laplace.plain_trial.temperature
+            probs["temperature"] = (logits / laplace.plain_trial.temperature).softmax(1)
+        probs[name] = class_probs(laplace.predict(test.images, **how))
+        posteriors[name] = {
+            "nbytes": laplace.posterior().nbytes,
+            "prior_precision": laplace.prior_precision,
+            "temperature": laplace.temperature,
+            "off_diagonal": off_diagonal_errors(laplace, structure),
         }
-        losses = {
-            tau: negative_log_likelihood(predict(laplace, posterior, validation, settings), validation.labels)
-            for tau, posterior in posteriors.items()
-        }
-        best = min(losses, key=lambda tau: losses[tau])
-        probs[name] = predict(laplace, posteriors[best], test, settings)
-        measured = measure(probs[name], test.labels, settings.calibration_bins)
-        rows[name] = Row(*measured, posteriors[best].nbytes, best, off_diagonal_errors(laplace, structure))
-    return DigitsResult(rows, probs, test.labels)
+    rows = {
+        name: Row(*measure(probs[name], test.labels, settings.calibration_bins), **facts)
+        for name, facts in posteriors.items()
+    }
+    return DigitsResult(rows, {name: probs[name] for name in rows}, test.labels)
 
 
 def load_digits_parts(settings: DigitsSettings) -> tuple[Part, Part, Part]:
@@ -115,15 +138,24 @@ def load_digits_parts(settings: DigitsSettings) -> tuple[Part, Part, Part]:
 
 
 def train_classifier(train: Part, settings: DigitsSettings) -> nn.Module:
-    """Train without any regularisation, long enough to be sure of every training image."""
-    with torch.random.fork_rng():
-        torch.manual_seed(settings.seed)
+    """Train a small CNN without any regularisation, long enough to be sure of every training image."""
+
+    def make() -> nn.Module:
         convolutions = OrderedDict(conv1=nn.Conv2d(1, 8, 3, padding=1), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2))
         convolutions.update(conv2=nn.Conv2d(8, 12, 3, padding=1), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2))
         head = OrderedDict(flatten=nn.Flatten(), linear1=nn.Linear(48, 24), relu3=nn.ReLU(), linear2=nn.Linear(24, 10))
-        model = nn.Sequential(convolutions | head)
+        return nn.Sequential(convolutions | head)
+
+    return trained(make, train, epochs=settings.epochs, seed=settings.seed)
+
+
+def trained(make: Callable[[], nn.Module], train: Part, *, epochs: int, seed: int) -> nn.Module:
+    """Make a network and train it, in evaluation mode afterwards; the global seed is left as found."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = make()
         optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-        for _ in range(settings.epochs):
+        for _ in range(epochs):
             for part in torch.randperm(len(train.labels)).split(64):
                 optimizer.zero_grad()
                 functional.cross_entropy(model(train.images[part]), train.labels[part]).backward()
@@ -131,18 +163,10 @@ def train_classifier(train: Part, settings: DigitsSettings) -> nn.Module:
     return model.eval()
 
 
-def predict(laplace: Laplace, posterior: Posterior, part: Part, settings: DigitsSettings) -> Tensor:  # -> (N, C)
-    """Return the mean class probabilities of networks with sampled weights."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    weights = laplace.weights(posterior.sample(settings.samples, generator=generator))
-
-    def forward(sampled: dict[str, Tensor]) -> Tensor:
-        logits: Tensor = functional_call(laplace.model, sampled, (part.images,))
-        return logits.softmax(1)
-
-    with torch.no_grad():
-        probs: Tensor = vmap(forward, chunk_size=10)(weights)  # (M, N, C)
-    return probs.mean(0)
+def class_probs(prediction: Prediction) -> Tensor:  # -> (N, C)
+    """Return the probabilities, which every prediction of a classifier has."""
+    assert prediction.probs is not None
+    return prediction.probs
 
 
 def measure(probs: Tensor, labels: Tensor, bins: int) -> tuple[float, float, float]:
@@ -158,7 +182,7 @@ def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
     return float(functional.nll_loss(probs.clamp_min(torch.finfo(probs.dtype).tiny).log(), labels))
 
 
-def off_diagonal_errors(laplace: Laplace, structure: str) -> dict[str, float]:
+def off_diagonal_errors(laplace: Laplace, structure: Structure) -> dict[str, float]:
     """Return |off(Î − I)| / |off(I)|, Frobenius, for every layer whose exact block I the fit has kept."""
     information = laplace.posterior(structure=structure, prior="isotropic", prior_precision=0.0, num_data=1.0)
     errors = {}

@@ -57,16 +57,19 @@ def batch_size(batch: Batch) -> int:
 
 def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
     """Cut a batch into parts of at most `size` examples along the first axis of its tensors."""
+    for start in range(0, batch_size(batch), size):
+        yield cut_batch(batch, slice(start, start + size))
+
+
+def cut_batch(batch: Batch, part: slice) -> Batch:
+    """Return some examples that follow each other."""
     count = batch_size(batch)
 
-    def cut(value: Any, part: slice) -> Any:
+    def cut(value: Any) -> Any:
         return value[part] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
 
-    for start in range(0, count, size):
-        part = slice(start, start + size)
-        args = tuple(cut(value, part) for value in batch.args)
-        kwargs = {name: cut(value, part) for name, value in batch.kwargs.items()}
-        yield Batch(args, kwargs, None if batch.targets is None else batch.targets[part])
+    kwargs = {name: cut(value) for name, value in batch.kwargs.items()}
+    return Batch(tuple(map(cut, batch.args)), kwargs, None if batch.targets is None else batch.targets[part])
 
 
 def select_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)

@@ -46,6 +46,7 @@ class Capture:
     state: dict[str, Tensor]
     autocast: torch.dtype | None = None  # of the forward pass, where a narrower one is asked for
     calls: dict[str, list[Call]] = field(default_factory=dict)
+    output_bytes: list[int] = field(default_factory=list)  # put out by each call of a layer
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None
@@ -63,6 +64,7 @@ class Capture:
     def forward(self, batch: Batch) -> Tensor:
         """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()
+        self.output_bytes.clear()
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
         with torch.enable_grad(), self._casting():
             outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
@@ -88,6 +90,7 @@ class Capture:
     def _tap(self, name: str, module: nn.Module, inputs: Tensor, output: Tensor) -> Tensor:
         index = len(self.calls.setdefault(name, []))
         self.calls[name].append(Call(module, inputs.detach(), inputs._version))
+        self.output_bytes.append(output.nbytes)
         if not torch.is_grad_enabled():
             return output
         assert self._anchor is not None

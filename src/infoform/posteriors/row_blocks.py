@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from infoform.common.matmul import rows_times
 from infoform.curvature.eigenbasis import weighted_gram
 from infoform.posteriors.base import power
 from infoform.priors import LayerPrior
@@ -57,7 +58,7 @@ class RowBlocks:
 
     def row_variance(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G)
         """Return aᵀ R_g⁻¹ a for every example and row."""
-        variance = inputs**2 @ self.inverse.T
+        variance = rows_times(inputs**2, self.inverse)
         if self.factor is None:
             return variance
         taken: Tensor = torch.linalg.vector_norm(self.row_project(inputs), dim=2)
@@ -67,12 +68,8 @@ class RowBlocks:
         """Return L_gᵀ V^(1/2) Wᵀ D_g⁻¹ a for every row and example, with L_g L_gᵀ = M_g for R⁻¹."""
         assert self.factor is not None
         spread = inputs.unsqueeze(1) * self.factor.T  # (N, p, A)
-        inner = self.inverse @ spread.flatten(0, 1).T  # by rows, as the product with L_g wants it
+        inner = rows_times(self.inverse, spread.flatten(0, 1))  # by rows, as the product with L_g wants it
         return inner.view(len(inner), *spread.shape[:2]) @ self._whitener
-
-    def whitened(self, z: Tensor) -> Tensor:  # (..., G, p) -> (G, ..., p), the first axes as one
-        """Return L_gᵀ z_g for every row, with L_g L_gᵀ = M_g for R⁻¹."""
-        return z.flatten(0, -3).transpose(0, 1) @ self._whitener
 
     def log_det(self) -> Tensor:
         parts = (part.double() for part in self.diagonal.flatten().split(PART))  # whole, fresh pages cost most
@@ -141,7 +138,7 @@ class RowBlocks:
         return self._whitener.mT @ shared.to(self.diagonal.dtype)
 
     def taken(self, whitened_shared: Tensor) -> Tensor:  # (G, p, a) -> (G, p, p + a)
-        """Return [L, L Lᵀ V^(1/2) Wᵀ D⁻¹ S U_A] for every row, from `whitened_shared`: see outer.py."""
+        """Return [L, L Lᵀ V^(1/2) Wᵀ D⁻¹ S U_A] for every row, from `whitened_shared`: see inf/jacobians.py."""
         return torch.cat([self._whitener, self._whitener @ whitened_shared], dim=2)
 
     @cached_property

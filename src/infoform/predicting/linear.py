@@ -2,29 +2,28 @@
 
     f(x) ~ N(f*, J Σ Jᵀ)
 
-J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients. J is formed nowhere but for a convolution's
-own weights, a few examples at a time.
+J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients (layer_covariances.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from infoform.layers.base import is_outer
-from infoform.likelihoods import Likelihood
-from infoform.network.batches import Batch, batch_size, split_batch
+from infoform.network.batches import Batch, batch_size, cut_batch
 from infoform.network.capture import Call, Capture, capturing
-from infoform.network.layer import Layer
-from infoform.posteriors import LayerPosterior
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.layer_covariances import LayerCall, LayerGradients, add_covariances
 
 if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
 
-CHUNK_BYTES = 16 * 2**20  # of output gradients, and of Jacobians of one layer, held at a time
+CHUNK_BYTES = 16 * 2**20  # of output gradients, and of what is made of one layer's, held at a time
+MOST_CHUNKS = 10  # that the output gradients of a large batch may take: more are no faster
+FIRST = 10  # examples of a first forward pass, which tells how many fit
+
+Memory = dict[tuple[str, int], Tensor]  # of the gradients at each call of a layer, for the next examples
 
 
 def gaussian_outputs(
@@ -32,7 +31,7 @@ def gaussian_outputs(
 ) -> tuple[Tensor, Tensor]:  # -> (N, C), (V, N, C, C)
     """Return mean and covariances of the outputs of the network made linear in its weights.
 
-    Gradients are found once for all posteriors.
+    Gradients, and Jacobians where they are formed, are found once for all posteriors.
 
     Args:
         predictor: the model and its layers; its own posterior is not used.
@@ -42,94 +41,72 @@ def gaussian_outputs(
     Returns:
         The mean (N, C), and a covariance of every example's outputs under each posterior (V, N, C, C).
     """
-    layers, likelihood = predictor.layers, predictor.likelihood
+    layers, examples = predictor.layers, batch_size(batch)
     means, covariances = [], []
+    memory: Memory = {}
+    start, step = 0, min(FIRST, examples)
     with capturing(predictor.model, {name: layers[name] for name in posteriors[0].layers}) as capture:
-        for part in split_batch(batch, _examples_at_once(capture, likelihood, batch)):
-            outputs = likelihood.check_outputs(capture.forward(part))
+        while start < examples:
+            part = slice(start, min(start + step, examples))
+            outputs = predictor.likelihood.check_outputs(capture.forward(cut_batch(batch, part)))
+            most = _examples_at_once(capture, outputs, examples)
+            if len(outputs) > most:
+                step = most
+                continue
             covariance = outputs.new_zeros(len(posteriors), *outputs.shape, outputs.shape[1], requires_grad=False)
-            for name, calls in _collect(capture, outputs).items():
-                covariance += _layer_covariances(layers[name], [one.layers[name] for one in posteriors], calls)
+            found = [
+                LayerGradients(layers[name], calls, [one.layers[name] for one in posteriors])
+                for name, calls in _collect(capture, outputs, memory).items()
+            ]
+            add_covariances(found, covariance, chunk=CHUNK_BYTES)
             means.append(outputs.detach())
             covariances.append(covariance)
+            start, step = part.stop, most
     return torch.cat(means), torch.cat(covariances, dim=1)
 
 
-def _examples_at_once(capture: Capture, likelihood: Likelihood, batch: Batch) -> int:
-    """Return how many examples' output gradients to hold, seen from a run with one example.
+def _examples_at_once(capture: Capture, outputs: Tensor, examples: int) -> int:
+    """Return how many examples' output gradients to hold, seen from a forward pass over some.
 
-    Of C outputs the gradients of a C-th of the batch take about the memory of one plain backward pass.
+    Of C outputs the gradients of 2 C-ths of the batch take about the memory of one plain backward pass.
     """
-    outputs = likelihood.check_outputs(capture.forward(next(split_batch(batch, 1))))
-    sizes: list[int] = []
-
-    def sink(_: str, calls: list[Call]) -> None:
-        sizes.extend(call.gradients.numel() for call in calls if call.gradients is not None)
-
-    capture.backward(outputs, torch.zeros_like(outputs), sink)
-    size = sum(sizes) * outputs.shape[1] * outputs.element_size()
-    return max(1, CHUNK_BYTES // max(1, size), batch_size(batch) // outputs.shape[1])
+    each = max(1, sum(capture.output_bytes) * outputs.shape[1] // len(outputs))
+    share = min(2 * examples // outputs.shape[1], MOST_CHUNKS * CHUNK_BYTES // each)
+    return max(1, CHUNK_BYTES // each, share)
 
 
-@dataclass(frozen=True)
-class _LayerCall:
-    """One call of a layer, with the gradients of every output in what came out of it."""
-
-    call: Call
-    gradients: list[Tensor | None]  # C of (N, ...); None where an output does not depend on this call
-
-    def by_output(self, layer: Layer, part: slice, *, dim: int = 0) -> Tensor:
-        """Return the gradients as the layer's rule has them, (H, N, S, G / H), with outputs on a new axis."""
-        known = next(gradient for gradient in self.gradients if gradient is not None)
-        given = (torch.zeros_like(known) if gradient is None else gradient for gradient in self.gradients)
-        return torch.stack([layer.rule.gradients(self.call.module, gradient[part]) for gradient in given], dim)
-
-
-def _collect(capture: Capture, outputs: Tensor) -> dict[str, list[_LayerCall]]:
+def _collect(capture: Capture, outputs: Tensor, memory: Memory) -> dict[str, list[LayerCall]]:
     """Send every output back in turn; return what came back, by layer."""
-    used: dict[str, dict[int, _LayerCall]] = {}
+    used: dict[str, dict[int, LayerCall]] = {}
+    missing: dict[int, set[int]] = {}  # outputs that do not depend on a call
     count = outputs.shape[1]
     for index in range(count):
         vector = torch.zeros_like(outputs)
         vector[:, index] = 1
 
         def sink(name: str, calls: list[Call], index: int = index) -> None:
+            of_layer = used.setdefault(name, {})
             for call in calls:
-                of_layer = used.setdefault(name, {})
-                one = of_layer.setdefault(id(call.inputs), _LayerCall(call, [None] * count))
-                one.gradients[index] = call.gradients
+                key, gradient = id(call.inputs), call.gradients
+                assert gradient is not None
+                if key not in of_layer:
+                    held = _held(memory, (name, len(of_layer)), gradient, count)
+                    of_layer[key], missing[key] = LayerCall(call, held), set(range(count))
+                of_layer[key].gradients[:, index] = gradient
+                missing[key].discard(index)
 
         capture.backward(outputs, vector, sink, last=index == count - 1)
+    for calls in used.values():
+        for key, call in calls.items():
+            for index in missing[key]:
+                call.gradients[:, index] = 0
     return {name: list(calls.values()) for name, calls in used.items()}
 
 
-def _layer_covariances(
-    layer: Layer, posteriors: Sequence[LayerPosterior], used: list[_LayerCall]
-) -> Tensor:  # -> (V, N, C, C)
-    posterior = posteriors[0]  # all have the same sizes
-    examples, count = used[0].call.inputs.shape[0], len(used[0].gradients)
-    one = _inputs(layer, used, slice(0, 1))
-    num_outputs, num_inputs = layer.shape
-    if is_outer(one):
-        each = num_inputs + 2 * count * num_outputs + posterior.width * (num_inputs + num_outputs)
-    else:
-        each = one.numel() + count * num_outputs * (one.shape[2] + 3 * num_inputs)
-    chunks = -(-examples * each * one.element_size() // CHUNK_BYTES)
-    step = -(-examples // min(chunks, examples))  # of about equal size
-    parts = []
-    for start in range(0, examples, step):
-        part = slice(start, start + step)
-        inputs = _inputs(layer, used, part).to(posterior.dtype)  # (H, N, S, A)
-        if is_outer(inputs):
-            outputs = used[0].by_output(layer, part, dim=2)[0, :, :, 0]  # (N, C, G)
-            rows, outputs = inputs[0, :, 0], outputs.to(posterior.dtype)
-            parts.append(torch.stack([one.outer_covariance(rows, outputs) for one in posteriors]))
-            continue
-        outputs = torch.cat([one.by_output(layer, part) for one in used], dim=3).to(posterior.dtype)
-        jacobians = torch.einsum("hnsa,chnsg->nchga", inputs, outputs).flatten(2, 3)
-        parts.append(torch.stack([one.covariance(jacobians) for one in posteriors]))
-    return torch.cat(parts, dim=1)
-
-
-def _inputs(layer: Layer, used: list[_LayerCall], part: slice) -> Tensor:  # -> (H, N, S, A)
-    return torch.cat([layer.rule.inputs(one.call.module, one.call.inputs[part]) for one in used], dim=2)
+def _held(memory: Memory, key: tuple[str, int], gradient: Tensor, count: int) -> Tensor:  # (N, ...) -> (N, C, ...)
+    """Return memory for the gradients of all outputs: that of the examples before, if it fits."""
+    shape = (len(gradient), count, *gradient.shape[1:])
+    old = memory.get(key)
+    if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0] or old.dtype != gradient.dtype:
+        old = memory[key] = gradient.new_empty(shape)
+    return old[: shape[0]]

@@ -3,6 +3,9 @@
 Every batch sees the same networks, those of the seed. Batches are held in groups of at most `GROUP_BYTES`, and each
 network, once drawn, runs over a whole group: to draw a large network takes longer than to run it over a small batch.
 The outputs are, bit by bit, those of one batch at a time.
+
+Networks made linear share the trained network's own activations: several deviations go through it together, with as
+many examples at a time as a processor's cache holds.
 """
 
 import warnings
@@ -16,9 +19,9 @@ from torch import Tensor
 from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.common.vmap_or_loop import VMAP_WEIGHTS, vmap_or_loop
-from infoform.network.batches import Batch, batch_size
-from infoform.network.capture import evaluation_mode, unfused_encoder
+from infoform.common.vmap_or_loop import VMAP_WEIGHTS, VmapOrLoop
+from infoform.network.batches import Batch, batch_size, split_batch
+from infoform.network.capture import capturing, evaluation_mode, unfused_encoder
 
 if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 GROUP_BYTES = 64 * 2**20  # of inputs and sampled outputs that are held at a time; a batch alone may have more
 OFTEN = 8  # batches at a time, at most, where results are wanted often; at first one, then two, ...
 DRAWN_BYTES = 64 * 2**20  # of weights that are drawn side by side
+LINEAR_NETWORKS = 10  # made linear that are run together: more of them gain little
+LINEAR_BYTES = 8 * 2**20  # of the largest output of a layer, for all examples and networks that are run together
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,14 @@ class SampledNetworks:
         predictor, posterior = self.predictor, self.predictor.posterior
         means = {name: predictor.layers[name].mean for name in posterior.layers}
         at = predictor.as_parameters({name: mean.clone() for name, mean in means.items()}) if self.linear else {}
-        runs = [self._run(batch, at) for batch in batches]
         step = self._networks_at_once(samples)
         times = 1 if step > 1 else self._drawn_at_once(samples)
+        size = self._examples_at_once(batches[0], times) if self.linear and times > 1 else None
+        runs = [
+            [self._run(part, at) for part in ([batch] if size is None else split_batch(batch, size))]
+            for batch in batches
+        ]
+        compute = VmapOrLoop()
         attention = _unfused_attention() if self.linear or step > 1 else nullcontext()
         parts: list[list[Tensor]] = [[] for _ in batches]
         draws: list[dict[str, Tensor]] = []  # the memory of some draws serves the next, whose outputs are copies
@@ -89,16 +99,19 @@ class SampledNetworks:
         start = 0
         with evaluation_mode(predictor.model), torch.no_grad(), attention:
             while start < samples:
-                # the first draw is alone: it computes, with all threads, what the others share
-                count = min(step * times if draws else step, samples - start)
+                count = min(step * times if draws or self.linear else step, samples - start)
                 if step > 1:
                     draws = [posterior.sample(count, generator=generator, out=draws[0] if draws else None)]
                 else:
-                    draws = posterior.sample_each(count, generator=generator, out=draws)
-                for deviations in draws:
+                    # the first draw is alone: it computes, with all threads, what the others share
+                    first = [] if draws else posterior.sample_each(1, generator=generator)
+                    rest = count - len(first)
+                    draws = first + (posterior.sample_each(rest, generator=generator, out=draws) if rest else [])
+                for deviations in _stacked(draws) if self.linear else draws:
                     drawn = self._parameters(means, deviations, drawn)
-                    for run, part in zip(runs, parts, strict=True):
-                        part.append(vmap_or_loop(run, drawn, count // len(draws)))
+                    each = len(next(iter(drawn.values())))
+                    for of_batch, part in zip(runs, parts, strict=True):
+                        part.append(torch.cat([compute(run, drawn, each) for run in of_batch], dim=1))
                 if tick is not None:
                     done = slice(*(number * len(batches) // samples for number in (start, start + count)))
                     for batch in batches[done]:
@@ -158,10 +171,20 @@ class SampledNetworks:
         return parameters
 
     def _drawn_at_once(self, samples: int) -> int:
-        """Return how many networks are drawn side by side, to be run one by one: as many as there are threads."""
+        """Return how many networks are drawn side by side: as many as there are threads, or are run together."""
         posterior = self.predictor.posterior
         size = sum(layer.shape[0] * layer.shape[1] * layer.dtype.itemsize for layer in posterior.layers.values())
-        return max(1, min(samples, torch.get_num_threads(), DRAWN_BYTES // size))
+        most = LINEAR_NETWORKS if self.linear else torch.get_num_threads()
+        return max(1, min(samples, most, DRAWN_BYTES // size))
+
+    def _examples_at_once(self, batch: Batch, networks: int) -> int:
+        """Return how many examples so many networks made linear are run on, seen from a run with one example."""
+        predictor = self.predictor
+        with capturing(
+            predictor.model, {name: predictor.layers[name] for name in predictor.posterior.layers}
+        ) as capture:
+            capture.forward(next(split_batch(batch, 1)))
+        return max(1, LINEAR_BYTES // (networks * max(capture.output_bytes, default=LINEAR_BYTES)))
 
     def _networks_at_once(self, samples: int) -> int:
         """Return how many networks are run together: one, unless they are small and of layers that gain from it."""
@@ -169,6 +192,10 @@ class SampledNetworks:
         weights = sum(layer.shape[0] * layer.shape[1] for layer in posterior.layers.values())
         batched = all(layers[name].rule.runs_batched for name in posterior.layers)
         return min(samples, max(1, 2**22 // weights)) if batched and weights <= VMAP_WEIGHTS else 1
+
+
+def _stacked(draws: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:  # (1, G, A) each -> (M, G, A)
+    return [{name: torch.cat([draw[name] for draw in draws]) for name in draws[0]}]
 
 
 @contextmanager

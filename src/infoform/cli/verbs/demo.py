@@ -19,8 +19,8 @@ def demo(
 ) -> None:
     """Show what infoform does, on digits, in about a minute.
 
-    It trains an over-confident network, gives it every kind of posterior, and writes two tables, two pictures and
-    results.json.
+    It trains over-confident networks, shows what they answer alone, with a temperature and with posteriors, and writes
+    tables, pictures and results.json.
 
     Examples:
 
@@ -42,7 +42,7 @@ def demo(
     with recorded(context, output, folder=out) as record:
         tables = sys.stderr if output.json == "-" else sys.stdout
         if record.progress:
-            say("a network on digits, and six posteriors: about a minute.")
+            say("two networks on digits, and eight posteriors: about a minute.")
         with redirect_stdout(tables):
             program.run(DigitsSettings(seed=seed), ToySettings(seed=seed), out=out)
         record.result = json.loads((out / "results.json").read_text())

@@ -15,6 +15,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from infoform.common.matmul import rows_times
+
 SCRATCH = 2**23  # numbers held at a time
 
 
@@ -48,26 +50,24 @@ class OuterForm:
         (num_rows, num_columns), kept = self.inverse.shape, self.columns.shape[1]
         rank = 0 if self.factor is None else self.factor.shape[1]
         spread = max(rank, kept) * num_columns
-        return spread + (2 * rank + 2 * kept + len(self.rows) + count) * num_rows
+        return spread + (rank + kept + len(self.rows) + count) * num_rows
 
     def _write(self, a: Tensor, g: Tensor, memory: "_Memory", found: Tensor) -> None:  # (n, A), (n, C, G), (n, C, C)
         n, num_rows, num_columns = len(a), *self.inverse.shape
         kept = self.columns.shape[1]
         rank = 0 if self.factor is None else self.factor.shape[1]
         spread = memory.take(n, max(rank, kept) * num_columns).flatten()
-        variance = a.square() @ self.inverse.T  # (n, G)
+        variance = rows_times(a.square(), self.inverse)  # (n, G)
         shared = None
         if self.factor is not None and self.taken is not None:
             by_factor = torch.mul(a.unsqueeze(1), self.factor.T, out=spread[: n * rank * num_columns].view(n, rank, -1))
             # by rows, as the small products want it
-            inner = torch.mm(self.inverse, by_factor.view(n * rank, -1).T, out=memory.take(num_rows, n * rank))
+            inner = rows_times(self.inverse, by_factor.view(n * rank, -1))
             shared = memory.take(num_rows, n, rank + kept)
             torch.bmm(inner.view(num_rows, n, rank), self.taken, out=shared)
             variance -= torch.linalg.vector_norm(shared[..., :rank], dim=2).square_().T
         by_column = torch.mul(a.unsqueeze(1), self.columns.T, out=spread[: n * kept * num_columns].view(n, kept, -1))
-        cross = memory.take(n * kept, num_rows)
-        torch.mm(by_column.view(n * kept, -1), self.scaled_inverse.T, out=cross)
-        cross = cross.view(n, kept, num_rows)
+        cross = rows_times(by_column.view(n * kept, -1), self.scaled_inverse).view(n, kept, num_rows)
         if shared is not None:
             cross -= shared[..., rank:].permute(1, 2, 0)
         pairs = len(self.rows)

@@ -27,7 +27,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from infoform.common.checks import check_choice
-from infoform.common.matmul import padded
+from infoform.common.matmul import padded, products_by_example, rows_times
+from infoform.common.scratch import room
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import (
     SUPPORTS,
@@ -224,20 +225,23 @@ class InfPosterior(LayerPosterior):
 
     def covariance(self, jacobians: Tensor) -> Tensor:
         """Return J_c P⁻¹ J_dᵀ; what the prior's low rank takes is subtracted where it is small, as in `transform_`."""
-        vectors, grown, _ = self._spectrum
-        rows, u, v = self._rows, self._gradient_vectors, self._padded_vectors
-        y = rows.inverse * jacobians  # D'^(-1) J (N, C, G, A)
-        covariance = jacobians.flatten(2) @ y.flatten(2).mT
-        taken = None if rows.factor is None else rows.whitened(y @ rows.factor)  # (G, N C, p)
+        rows, u, width = self._rows, self._gradient_vectors, self._input_vectors.shape[1]
+        y = room(jacobians, jacobians.numel()).view_as(jacobians)
+        torch.mul(jacobians, rows.inverse, out=y)  # D'^(-1) J (N, C, G, A)
+        covariance = products_by_example(jacobians.flatten(2), y.flatten(2))
+        shared = None
+        if rows.factor is not None and self._taken is not None:
+            by_factor = rows_times(y.flatten(0, 2), self._padded_factor)[:, : rows.factor.shape[1]]
+            shared = by_factor.unflatten(0, (-1, len(u))).transpose(0, 1) @ self._taken  # (G, N C, p + a)
+            taken = shared[..., : rows.factor.shape[1]].transpose(0, 1).reshape(*jacobians.shape[:2], -1)  # (N, C, G p)
+            covariance -= taken @ taken.mT
         if self.scale is not None:
             y *= self.scale
-        inner = u.T @ (y @ v) if v.shape[1] <= u.shape[1] else (u.T @ y) @ v  # the narrow side first
-        inner = inner[..., : self._input_vectors.shape[1]]
-        if taken is not None and self._whitened_shared is not None:
-            by_example = taken.transpose(0, 1).reshape(*jacobians.shape[:2], -1)  # (N, C, G p)
-            covariance -= by_example @ by_example.mT
-            inner -= (u.T @ (taken @ self._whitened_shared).transpose(0, 1)).view_as(inner)
-        kept = gather_pairs(inner, *self.indices) @ self._factor @ vectors / grown
+        by_column = rows_times(y.flatten(0, 2), self._padded_vectors.T)[:, :width].unflatten(0, (-1, len(u)))
+        if shared is not None:
+            by_column = by_column - shared[..., -width:].transpose(0, 1)
+        inner = (u.T @ by_column).unflatten(0, jacobians.shape[:2])  # (N, C, g, a)
+        kept = gather_pairs(inner, *self.indices) @ self._whitener
         return covariance - kept @ kept.mT
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
@@ -278,22 +282,18 @@ class InfPosterior(LayerPosterior):
 
     @cached_property
     def _outer(self) -> OuterForm:
-        vectors, grown, _ = self._spectrum
         rows, columns = self.indices
         order = columns.argsort(stable=True)
         counts = columns.bincount(minlength=self._input_vectors.shape[1])
-        taken = None
-        if self._whitened_shared is not None:
-            taken = self._rows.taken(self._whitened_shared)
         return OuterForm(
             inverse=self._rows.inverse,
             scaled_inverse=self._scaled_inverse,
             columns=self._input_vectors,
             factor=self._rows.factor,
-            taken=taken,
+            taken=self._taken,
             rows=self._gradient_vectors[:, rows[order]].T.contiguous(),
             bounds=[0, *counts.cumsum(0).tolist()],
-            whitener=(self._factor @ (vectors / grown))[order],
+            whitener=self._whitener[order],
         )
 
     @cached_property
@@ -305,7 +305,7 @@ class InfPosterior(LayerPosterior):
             scaled_inverse=self._scaled_inverse,
             columns=self._input_vectors,
             factor=self._rows.factor,
-            taken=None if self._whitened_shared is None else self._rows.taken(self._whitened_shared),
+            taken=self._taken,
             pair_rows=self._gradient_vectors[:, rows],
             pair_columns=columns,
             whitener=self._factor @ (vectors / grown),
@@ -341,8 +341,20 @@ class InfPosterior(LayerPosterior):
         return self._rows.scaled_inverse(self.scale)
 
     @cached_property
-    def _whitened_shared(self) -> Tensor | None:  # (G, p, a)
-        return None if self._row_shared is None else self._rows.whitened_shared(self._row_shared)
+    def _whitener(self) -> Tensor:  # N^(1/2) L Q (1 + k)^(-1/2) (K, K)
+        vectors, grown, _ = self._spectrum
+        return self._factor @ (vectors / grown)
+
+    @cached_property
+    def _padded_factor(self) -> Tensor:  # (p or some more, A): the prior's W V^(1/2)
+        assert self._rows.factor is not None
+        return padded(self._rows.factor).T.contiguous()
+
+    @cached_property
+    def _taken(self) -> Tensor | None:  # (G, p, p + a): what the prior's low rank takes from variances and from pairs
+        if self._row_shared is None:
+            return None
+        return self._rows.taken(self._rows.whitened_shared(self._row_shared))
 
     @cached_property
     def _row_shared(self) -> Tensor | None:  # (G, p, a), in float64

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from infoform.common.matmul import rows_times
 from infoform.common.scratch import room
 
 PART = 2**19  # numbers that are worked on at a time: they stay in the processor's cache
@@ -41,10 +42,9 @@ class DrawForm:
         for part, scratch in zip(parts, scratches, strict=True):
             if low is not None:
                 torch.mul(self.root[:, part], z[:, part], out=scratch)
-                factored.append(torch.bmm(scratch, _each(low.factor, z)))
+                factored.append(_product(scratch, low.factor.mT))
             torch.mul(self.scaled_root[:, part], z[:, part], out=scratch)
-            left, right = (scratch, v) if inputs_first else (u[:, part].mT, scratch)
-            projected.append(torch.bmm(_each(left, z), _each(right, z)))
+            projected.append(_product(scratch, v.mT) if inputs_first else _each(u[:, part].mT, z) @ scratch)
         inner = u.mT @ _joined(projected) if inputs_first else _added(projected) @ v
         taken = None
         if low is not None:
@@ -101,6 +101,11 @@ def _row_parts(z: Tensor) -> tuple[list[slice], list[Tensor]]:  # (M, G, A)
     kept = room(z, step * count * num_columns)
     sizes = [count * (part.stop - part.start) * num_columns for part in parts]
     return parts, [kept[:size].view(count, -1, num_columns) for size in sizes]
+
+
+def _product(x: Tensor, y: Tensor) -> Tensor:  # (M, n, p), (1 or M, q, p) -> (M, n, q)
+    """Return x yᵀ."""
+    return rows_times(x[0], y[0]).unsqueeze(0) if len(x) == 1 else x @ _each(y.mT, x)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:  # (M, rows, p) each -> (M, G, p)

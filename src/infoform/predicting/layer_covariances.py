@@ -1,0 +1,130 @@
+"""What one layer adds to the covariance of the outputs, J Σ Jᵀ, from its inputs and the gradients of its outputs.
+
+A layer that uses its weight once an example has Jacobians g aᵀ, which are not formed. All others' are formed for as
+many examples at a time as a processor's cache holds, and every posterior reads them there. Threads share the examples.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from infoform.common.matmul import rows_times
+from infoform.common.threads import side_by_side
+from infoform.layers.base import is_outer
+from infoform.network.capture import Call
+from infoform.network.layer import Layer
+from infoform.posteriors import LayerPosterior
+
+IN_CACHE = 4  # what is formed at a time in the cache is this part of what may be held in memory
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a layer, with the gradients of every output in what came out of it."""
+
+    call: Call
+    gradients: Tensor  # (N, C, ...)
+
+    def inputs(self, layer: Layer, part: slice) -> Tensor:  # -> (H, n, S, A)
+        """Return the inputs as the layer's rule has them."""
+        return layer.rule.inputs(self.call.module, self.call.inputs[part])
+
+    def by_output(self, layer: Layer, part: slice) -> Tensor:  # -> (H, n, C, S, G / H)
+        """Return the gradients as the layer's rule has them, with outputs on an axis of their own."""
+        gradients = self.gradients[part]
+        as_rows = layer.rule.gradients(self.call.module, gradients.flatten(0, 1))
+        by_output: Tensor = as_rows.unflatten(1, gradients.shape[:2])
+        return by_output
+
+
+@dataclass(frozen=True)
+class LayerGradients:
+    """All calls of one layer for N examples, and V posteriors of its weights."""
+
+    layer: Layer
+    calls: list[LayerCall]
+    posteriors: Sequence[LayerPosterior]
+
+    def is_outer(self) -> bool:
+        """Whether the layer uses its weight once an example."""
+        return len(self.calls) == 1 and is_outer(self.calls[0].inputs(self.layer, slice(0, 1)))
+
+    def outer(self, chunk: int) -> Iterator[tuple[slice, Tensor]]:  # -> (V, n, C, C) each
+        """Give the covariances of some examples after the other, of a layer that is outer; `chunk` bytes at a time."""
+        call, posterior = self.calls[0], self.posteriors[0]  # all have the same sizes
+        count, (num_outputs, num_inputs) = call.gradients.shape[1], self.layer.shape
+        each = num_inputs + 2 * count * num_outputs + posterior.width * (num_inputs + num_outputs)
+        for part in _parts(len(call.gradients), each * posterior.dtype.itemsize, chunk):
+            rows = call.inputs(self.layer, part).to(posterior.dtype)[0, :, 0]  # (n, A)
+            outputs = call.by_output(self.layer, part).to(posterior.dtype)[0, :, :, 0]  # (n, C, G)
+            yield part, torch.stack([one.outer_covariance(rows, outputs) for one in self.posteriors])
+
+    def blocks(self, chunk: int) -> tuple[list["_Block"], bool]:
+        """Cut the examples of a layer that is not outer into parts, and say whether these fit into a cache."""
+        gradients, item = self.calls[0].gradients, self.posteriors[0].dtype.itemsize
+        each = gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * item
+        parts = _parts(len(gradients), each, chunk // IN_CACHE)
+        return [_Block(self, part) for part in parts], 4 * each <= chunk
+
+    def jacobians(self, part: slice) -> Tensor:  # -> (n, C, G, A)
+        """Return the gradients of every output in the layer's weights."""
+        dtype = self.posteriors[0].dtype
+        inputs = _joined([one.inputs(self.layer, part) for one in self.calls], 2).to(dtype)  # (H, n, S, A)
+        outputs = _joined([one.by_output(self.layer, part) for one in self.calls], 3).to(dtype)  # (H, n, C, S, G / H)
+        groups, examples, count, positions, rows = outputs.shape
+        left = outputs.mT.reshape(groups * examples, count * rows, positions)
+        right = inputs.flatten(0, 1)  # (H n, S, A)
+        if groups == 1 and left.device.type == "cpu" and dtype == torch.float32:
+            formed = [rows_times(one, other.mT) for one, other in zip(left, right, strict=True)]
+            product = formed[0].unsqueeze(0) if examples == 1 else torch.stack(formed)
+        else:
+            product = left @ right
+        by_group = product.view(groups, examples, count, rows, -1)
+        return by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some examples of a layer."""
+
+    of: LayerGradients
+    part: slice
+
+    def covariances(self) -> Tensor:  # (V, n, C, C)
+        jacobians = self.of.jacobians(self.part)
+        return torch.stack([one.covariance(jacobians) for one in self.of.posteriors])
+
+
+def add_covariances(layers: Sequence[LayerGradients], total: Tensor, *, chunk: int) -> None:  # (V, N, C, C)
+    """Add to `total` what these layers have; with about `chunk` bytes in memory besides inputs and gradients."""
+    small: list[list[_Block]] = []
+    for layer in layers:
+        if layer.is_outer():
+            for part, covariances in layer.outer(chunk):
+                total[:, part] += covariances
+            continue
+        blocks, fit = layer.blocks(chunk)
+        if fit and total.device.type == "cpu" and torch.get_num_threads() > 1:
+            small.append(blocks)
+            continue
+        for block in blocks:
+            total[:, block.part] += block.covariances()
+    # a block of each layer, then the next ones: what a posterior computes at its first use, it computes in one thread
+    longest = max(map(len, small), default=0)
+    ordered = [blocks[index] for index in range(longest) for blocks in small if index < len(blocks)]
+    if ordered:
+        for block, covariances in zip(ordered, side_by_side(_Block.covariances, ordered), strict=True):
+            total[:, block.part] += covariances
+
+
+def _parts(examples: int, each: int, chunk: int) -> list[slice]:
+    """Cut examples of `each` bytes into parts of at most `chunk` bytes and of about equal size."""
+    count = min(examples, -(-examples * each // max(1, chunk)))
+    step = -(-examples // max(1, count))
+    return [slice(start, min(start + step, examples)) for start in range(0, examples, step)]
+
+
+def _joined(parts: list[Tensor], dim: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
