@@ -90,6 +90,13 @@ class DenseCovariance(OutputCovariance):
 
     Args:
         matrices: covariances, (N, C, C).
+
+    Example:
+        ```python
+        import torch
+        from infoform.likelihoods import DenseCovariance
+        assert DenseCovariance(torch.eye(3).expand(5, 3, 3)).variance.shape == (5, 3)
+        ```
     """
 
     matrices: Tensor  # (N, C, C)
@@ -125,6 +132,14 @@ class DiagonalCovariance(OutputCovariance):
     Args:
         variances: v, (N, C).
         taken: z, (N, C, K); None where outputs are independent.
+
+    Example:
+        ```python
+        import torch
+        from infoform.likelihoods import DiagonalCovariance
+        covariance = DiagonalCovariance(torch.tensor([[2.0, 3.0]]), torch.tensor([[[1.0], [1.0]]]))
+        assert covariance.variance.tolist() == [[1.0, 2.0]]
+        ```
     """
 
     variances: Tensor  # v (N, C)
@@ -201,6 +216,14 @@ class SharedVectorsCovariance(OutputCovariance):
         vectors: H, (C, g); orthonormal columns where there is a rest.
         values: s, (N, g), or (N, 1) where an example has one variance for all vectors.
         rest: r, (N,): the variance in all directions off the vectors; None where these are all directions.
+
+    Example:
+        ```python
+        import torch
+        from infoform.likelihoods import SharedVectorsCovariance
+        covariance = SharedVectorsCovariance(torch.eye(2), torch.tensor([[4.0, 9.0]]))
+        assert covariance.variance.tolist() == [[4.0, 9.0]]
+        ```
     """
 
     vectors: Tensor  # H (C, g)
