@@ -20,6 +20,7 @@ from infoform.curvature.curvature import Curvature
 from infoform.likelihoods import DenseCovariance, OutputCovariance
 from infoform.priors import LayerPrior
 
+_PREPARED = "prepared"  # whether an object has computed what it shares
 _ORIGIN = "origin"  # where an object made by `with_prior` finds the one it was made from
 Value = TypeVar("Value")
 
@@ -196,6 +197,12 @@ class LayerPosterior(ABC):
             Covariances of the outputs (N, C, C).
         """
         return jacobians.flatten(2) @ self.solve(jacobians).flatten(2).mT
+
+    def prepare(self) -> None:
+        """Compute now what the first `covariance` would, with all threads: another number of them rounds otherwise."""
+        if not self.__dict__.get(_PREPARED):
+            self.covariance(torch.zeros(1, 1, *self.shape, dtype=self.dtype, device=self.device))
+            self.__dict__[_PREPARED] = True
 
     @abstractmethod
     def log_det(self) -> Tensor:

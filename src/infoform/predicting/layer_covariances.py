@@ -107,13 +107,13 @@ def add_covariances(layers: Sequence[LayerGradients], total: Tensor, *, chunk: i
             continue
         blocks, fit = layer.blocks(chunk)
         if fit and total.device.type == "cpu" and torch.get_num_threads() > 1:
+            for posterior in layer.posteriors:
+                posterior.prepare()
             small.append(blocks)
             continue
         for block in blocks:
             total[:, block.part] += block.covariances()
-    # a block of each layer, then the next ones: what a posterior computes at its first use, it computes in one thread
-    longest = max(map(len, small), default=0)
-    ordered = [blocks[index] for index in range(longest) for blocks in small if index < len(blocks)]
+    ordered = [block for blocks in small for block in blocks]
     if ordered:
         for block, covariances in zip(ordered, side_by_side(_Block.covariances, ordered), strict=True):
             total[:, block.part] += covariances
