@@ -85,7 +85,7 @@ class Classification(Likelihood):
         return 1
 
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
-        return categorical.summarise(categorical.softmax(samples).unsqueeze(2), plain, yes_no=False)
+        return categorical.summarise(samples.softmax(-1).unsqueeze(2), plain, yes_no=False)
 
     def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
         mean = outputs.mean
@@ -95,10 +95,10 @@ class Classification(Likelihood):
         probs = None
         if link == "probit":
             probs = (mean * categorical.probit_scale(outputs.variance)).softmax(1).unsqueeze(1)
-        return categorical.summarise(categorical.softmax(outputs.draw()).unsqueeze(2), mean, yes_no=False, probs=probs)
+        return categorical.summarise(outputs.draw().softmax(-1).unsqueeze(2), mean, yes_no=False, probs=probs)
 
     def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:
-        by_class = samples.permute(2, 0, 1).contiguous()  # as in categorical.softmax
+        by_class = samples.permute(2, 0, 1).contiguous()  # over few classes a softmax is far faster so
         return lambda temperature: (by_class / temperature).softmax(0).mean(1).T
 
     def answers_from_gaussian(self, outputs: GaussianOutputs, *, link: str) -> Tensor:
