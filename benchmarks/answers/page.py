@@ -153,15 +153,17 @@ def _quality(rows: Found) -> str:
 
 
 def _gain(quality: Found) -> str:
-    """Say how much the default gains over temperature alone."""
+    """Say what the last layer and all layers gain over temperature alone."""
     told = []
     for name, rows in quality.items():
-        ours, other = rows.get("all tau+T", {}), rows.get("temperature", {})
-        if "nll" in ours and "nll" in other:
-            told.append(
-                f"on {FULL[name].title.partition(',')[0]} the NLL {other['nll']:.4f} → {ours['nll']:.4f}, the ECE "
-                f"{other['ece']:.4f} → {ours['ece']:.4f} and the AUROC {other['auroc']:.3f} → {ours['auroc']:.3f}"
-            )
+        network = FULL[name].title.partition(",")[0]
+        for row, which in (("last tau+T", "the last layer"), ("all tau+T", "all layers")):
+            ours, other = rows.get(row, {}), rows.get("temperature", {})
+            if "nll" in ours and "nll" in other:
+                told.append(
+                    f"with {which} of {network}, NLL {other['nll']:.4f} → {ours['nll']:.4f}, "
+                    f"ECE {other['ece']:.4f} → {ours['ece']:.4f}, AUROC {other['auroc']:.3f} → {ours['auroc']:.3f}"
+                )
     return "; ".join(told)
 
 
