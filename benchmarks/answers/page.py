@@ -36,7 +36,12 @@ METHODS = {
     "peer last": "laplace-torch, last layer",
 }
 PER_SAMPLE = 20  # of the row `linear-mc`: the time of so many is measured
-AIMS = {"last": 1.3, "linear": 30, "linear-mc": 3}  # in plain forward passes, batches
+_EVERY = ("mlp", "lenet", "resnet20", "resnet56")
+AIMS: dict[str, dict[str, float]] = {  # of batches, in plain forward passes: way -> network -> at most
+    "last": {"resnet20": 1.3, "resnet50": 1.3},
+    "linear": {"mlp": 30, "lenet": 20, "resnet20": 30, "resnet56": 30},
+    "linear-mc": dict.fromkeys(_EVERY, 3),
+}
 TUNE_AIM = 3  # in predictions
 Found = Mapping[str, Any]
 
@@ -68,7 +73,7 @@ def page() -> str:
         missed=_missed(latency, tune),
         peer_inputs=settings["peer_inputs"],
         peer_memory=settings["peer_gigabytes"],
-        rounds=settings["rounds"],
+        rounds=span(_rounds(latency), ".0f"),
         threads=environment["threads"],
         load=f"{environment['load']:.0f}",
         before=str(found["commits"]["before"])[:7],
@@ -148,15 +153,17 @@ def _quality(rows: Found) -> str:
 
 
 def _gain(quality: Found) -> str:
-    """Say how much the default gains over temperature alone."""
+    """Say what the last layer and all layers gain over temperature alone."""
     told = []
     for name, rows in quality.items():
-        ours, other = rows.get("all tau+T", {}), rows.get("temperature", {})
-        if "nll" in ours and "nll" in other:
-            told.append(
-                f"on {FULL[name].title.partition(',')[0]} the NLL {other['nll']:.4f} → {ours['nll']:.4f}, the ECE "
-                f"{other['ece']:.4f} → {ours['ece']:.4f} and the AUROC {other['auroc']:.3f} → {ours['auroc']:.3f}"
-            )
+        network = FULL[name].title.partition(",")[0]
+        for row, which in (("last tau+T", "the last layer"), ("all tau+T", "all layers")):
+            ours, other = rows.get(row, {}), rows.get("temperature", {})
+            if "nll" in ours and "nll" in other:
+                told.append(
+                    f"with {which} of {network}, NLL {other['nll']:.4f} → {ours['nll']:.4f}, "
+                    f"ECE {other['ece']:.4f} → {ours['ece']:.4f}, AUROC {other['auroc']:.3f} → {ours['auroc']:.3f}"
+                )
     return "; ".join(told)
 
 
@@ -167,8 +174,9 @@ def _missed(latency: Found, tune: Found) -> str:
         for name, sides in rows.items():
             way, now = name.rpartition(", ")[0], sides.get("now", {})
             share = PER_SAMPLE if way == "linear-mc" else 1
-            if way in AIMS and not name.endswith(", 1") and now.get("forwards", 0) / share > AIMS[way]:
-                told.append(f"{WAYS[way]} on {FULL[network].title}: {now['forwards'] / share:.2g} for {AIMS[way]}")
+            aim = AIMS.get(way, {}).get(network)
+            if aim is not None and not name.endswith(", 1") and now.get("forwards", 0) / share > aim:
+                told.append(f"{WAYS[way]} on {FULL[network].title}: {now['forwards'] / share:.3g} for {aim:g}")
     for network, rows in tune.items():
         for name, sides in rows.items():
             if name.split(", ")[0] in ("linear", "mc", "linear-mc") and sides["now"].get("predictions", 0) > TUNE_AIM:
@@ -184,9 +192,15 @@ def _tuned(tune: Found) -> list[Found]:
     ]  # fmt: skip
 
 
-def _span(latency: Found, way: str, *, batches: bool) -> str:
+def _rounds(latency: Found) -> list[int]:
+    """Return how many rounds the rows of our own have."""
+    sides = [row["now"] for rows in latency.values() for row in rows.values() if "now" in row]
+    return [len(side["rounds"]) for side in sides if "rounds" in side]
+
+
+def _span(latency: Found, way: str, *, batches: bool) -> str | None:
     values = [
         sides["now"]["forwards"] for rows in latency.values() for name, sides in rows.items()
         if name.rpartition(", ")[0] == way and name.endswith(", 1") != batches and "forwards" in sides.get("now", {})
     ]  # fmt: skip
-    return span(values, ".1f")
+    return span(values, ".1f") if values else None
