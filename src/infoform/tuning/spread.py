@@ -20,8 +20,6 @@ from infoform.predicting.raw_outputs import RawOutputs
 from infoform.prediction import Prediction
 from infoform.tuning.losses import Answers
 
-FREE = ("temperature", "noise", "nothing")
-
 
 @dataclass(frozen=True)
 class Spread:
@@ -31,7 +29,7 @@ class Spread:
     options: PredictOptions
     noise: float | None  # σ that the posteriors of all trials are built with
     fisher: str  # kind of Fisher vectors, on which it depends how information grows with σ
-    free: str  # one of FREE
+    free: str  # "temperature", "noise" or "nothing"
 
     def over(self, raw: RawOutputs) -> Callable[[float], Answers]:
         """Return what gives the answers for a value; what all values share is computed once."""
@@ -79,7 +77,7 @@ class Spread:
 
 
 def free_number(likelihood: Likelihood, *, temperature: bool | None, noise: str | None) -> str:
-    """Return which number a search leaves free besides τ, one of `FREE`.
+    """Return which number a search leaves free besides τ: "temperature", "noise" or "nothing".
 
     Args:
         likelihood: What the outputs are for.
