@@ -11,7 +11,8 @@ from infoform.tuning.choice import smallest_as_good
 from infoform.tuning.scorer import Profile, Scorer, plain_outputs
 from infoform.tuning.trial_outputs import TrialOutputs
 
-TOLERANCE = 2e-4  # of the score: what a combination may be wrong by where the choice falls on it
+TOLERANCE = 2e-4  # of the score: what a combination may be wrong by
+NEAR = 1  # places from a choice to one at which all data were predicted, which may be taken in its stead
 MOST = 3  # τ at which all data are predicted
 CONTENDERS = 4.0  # standard errors from the best, on the part, within which a temperature is searched on all data
 REFINEMENTS = 3  # of the part's choice
@@ -57,16 +58,17 @@ class Comparison:
             plain = self.scorer.profile(plain_outputs(exact[chosen]), targets)
             profiles, errors = self._on_all(exact, targets, on_part, plain)
             contenders = {place for place, profile in enumerate(on_part) if _contends(profile, least)} | set(exact)
-            trusted = {place for place in contenders if abs(errors.get(place, 0.0)) <= TOLERANCE}
             chosen = self._choice(profiles, plain, errors, among=contenders)
-            if chosen not in self.outputs.predicted:  # its error is not known yet
+            near = sorted(
+                (place for place in exact if abs(place - chosen) <= NEAR), key=lambda place: -abs(place - chosen)
+            )
+            if near and chosen not in exact and chosen not in self.outputs.predicted:  # its error is not known yet
                 self.outputs.predict_part([chosen])
                 errors[chosen] = self._combined(chosen, exact, targets, on_part, plain)[1]
-                trusted = trusted if abs(errors[chosen]) <= TOLERANCE else trusted - {chosen}
-            if chosen not in trusted and len(exact) == MOST:
-                chosen = self._choice(profiles, plain, errors, among=trusted)
-            if chosen in trusted:
-                profiles[chosen] = self.scorer.profile(profiles[chosen].raw, targets, plain=plain)
+            trusted = near and abs(errors.get(chosen, 0.0)) <= TOLERANCE
+            if trusted or len(exact) == MOST:
+                chosen = near[-1] if near else self._choice(profiles, plain, among=exact)
+                profiles[chosen] = self.scorer.profile(exact[chosen], targets, plain=plain)
                 return Compared(profiles, plain, frozenset(exact), chosen, targets)
 
     def _on_part(self, plain: Profile) -> list[Profile]:
