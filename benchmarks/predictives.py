@@ -6,8 +6,8 @@
 
 Rows go to benchmarks/results/predictives.json. A row is one choice of all five on one trained network: NLL, ECE and,
 where there are unknown data, AUROC of the predictive entropy and of the mutual information. `tune(val_loader)` with its
-defaults finds τ and T (or the noise) together; the best of its trials is what `standard_errors=0` takes. Whatever is
-not said in a row's choice or in its task's settings is the library's default.
+defaults finds τ and T (or the noise) together. Whatever is not said in a row's choice or in its task's settings is the
+library's default.
 """
 
 import fcntl
@@ -76,25 +76,21 @@ class Measured:
         return laplace
 
     def settings(self, choice: Choice, wanted: Sequence[str]) -> dict[str, Setting]:
-        """Tune in these ways; one search gives both its own choice and the best of its trials."""
-        found: dict[str, Setting] = {}
-        if TUNED in wanted or BEST in wanted:
-            chosen = self._search(choice)
-            found[TUNED] = chosen
-            best = min(self.laplace.trials, key=lambda trial: _score(trial))
-            self.laplace.prior_precision, self.laplace.temperature = best.prior_precision, best.temperature
-            self.laplace.noise = self.laplace.noise if best.noise is None else best.noise
-            found[BEST] = Setting.of(self.laplace, at=self._place(), validation_nll=best.scores["nll"])
-        if TAU_ALONE in wanted:
-            alone = {"noise": "residuals"} if self.task.likelihood == "regression" else {"temperature": False}
-            found[TAU_ALONE] = self._search(choice, **alone)
+        """Return what each of these ways of tuning chooses."""
+        regression = self.task.likelihood == "regression"
+        searches: dict[str, dict[str, Any]] = {
+            TUNED: {},
+            BEST: {"standard_errors": 0},
+            TAU_ALONE: {"noise": "residuals"} if regression else {"temperature": False},
+        }
+        found = {name: self._search(choice, **more) for name, more in searches.items() if name in wanted}
         for name in {EVIDENCE, NOISE_TOO} & set(wanted):
             found[name] = self._by_evidence(choice, "evidence" if name == NOISE_TOO else "residuals")
         return {name: found[name] for name in wanted}
 
-    def _search(self, choice: Choice, **alone: Any) -> Setting:
+    def _search(self, choice: Choice, **more: Any) -> Setting:
         laplace, task = self._fresh(), self.task
-        how = {"kind": choice.kind, "samples": self.samples(choice), "progress": False, **alone}
+        how = {"kind": choice.kind, "samples": self.samples(choice), "progress": False, **more}
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             laplace.tune(
@@ -241,10 +237,6 @@ def run(task: Task) -> None:
 
 def _by_evidence(setting: Setting) -> bool:
     return "at" not in setting.facts
-
-
-def _score(trial: Any) -> float:
-    return trial.scores["nll"] if math.isfinite(trial.scores["nll"]) else math.inf
 
 
 def _read(parts: list[Any], device: torch.device) -> list[Batch]:
