@@ -116,11 +116,11 @@ def uci() -> Iterator[Task]:
                 optimizer.zero_grad()
                 functional.mse_loss(model(x[fit]), y[fit]).backward()
                 optimizer.step()
-            parts = tuple((x[part], y[part]) for part in (fit, validation, rows[1]))
+            parts = ((x[part], y[part]) for part in (fit, validation, rows[1]))
             what = f"UCI {name}, one hidden layer of 50, splits 0 to 2"
             every = choices(STRUCTURES, ("linear", "mc", "linear-mc"), links=("",))
             tunings = (*TUNING, NOISE_TOO)
-            yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, every, tunings)
+            yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, choices=every, tunings=tunings)
 
 
 def mnist() -> Iterator[Task]:
