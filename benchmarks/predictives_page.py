@@ -81,6 +81,12 @@ COMPARED: dict[str, tuple[str, str, str, Mapping[str, str]]] = {  # which choice
     "activation prior": ("prior", "activation", "isotropic", BY_VALIDATION),
     "activation prior, of `inf`": ("prior", "activation", "isotropic", {**BY_VALIDATION, "structure": "inf"}),
     "`probit` link": ("link", "probit", "mc", BY_VALIDATION),
+    "`probit` link, of the defaults": (
+        "link",
+        "probit",
+        "mc",
+        {**BY_VALIDATION, "structure": "inf", "prior": "activation"},
+    ),
     "`mc`": ("kind", "mc", "linear", BY_VALIDATION),
     "`linear-mc`": ("kind", "linear-mc", "linear", BY_VALIDATION),
     "`diag`": ("structure", "diag", "inf", BY_VALIDATION),
