@@ -26,7 +26,18 @@ from typing import Any
 import torch
 from benchmarks.common import RESULTS, command_line, read_results, rounded, versions, write_page, write_results
 from benchmarks.predictives_page import page
-from benchmarks.predictives_tasks import BEST, EVIDENCE, NOISE_TOO, TAU_ALONE, TUNED, Choice, Data, Task, tasks
+from benchmarks.predictives_tasks import (
+    BEST,
+    EVIDENCE,
+    GAUSSIAN_SAMPLES,
+    NOISE_TOO,
+    TAU_ALONE,
+    TUNED,
+    Choice,
+    Data,
+    Task,
+    tasks,
+)
 from torch import Tensor
 
 import infoform
@@ -38,8 +49,6 @@ from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.prediction import Prediction
 from infoform.priors import get_prior
-
-GAUSSIAN_SAMPLES = 100  # draws of `linear`, the default
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from benchmarks.common import read_results, run_fold, template
-from benchmarks.predictives_tasks import BEST, EVIDENCE, NOISE_TOO, TAU_ALONE, TUNED
+from benchmarks.predictives_tasks import BEST, EVIDENCE, GAUSSIAN_SAMPLES, NOISE_TOO, TAU_ALONE, TUNED
 
 from infoform.pages.markdown import bullets, folded, table
 from infoform.pages.numbers import count_of
@@ -127,6 +127,8 @@ def page() -> str:
         best_mi=_told(pairs["`standard_errors=0`"], AUROC_MI),
         same=f"{SAME:g}",
         tasks="\n\n".join(_task(text, task, abouts[task], rows) for task in order),
+        others="\n\n".join(_other_tunings(task, rows) for task in order),
+        draws=GAUSSIAN_SAMPLES,
         run=run_fold({"rows": len(rows)}, results["versions"]),
     )
 
@@ -142,14 +144,20 @@ def _task(text: PageTemplate, task: str, about: About, rows: Sequence[Row]) -> s
     tables = [
         text.part("measure").fill(name=one.name, better=one.better, table=scores_table(own, one)) for one in present
     ]
-    others = [
+    return text.part("task").fill(name=task, about=_about(about, own), tables="\n\n".join(tables))
+
+
+def _other_tunings(task: str, rows: Sequence[Row]) -> str:
+    """Return the tables of a task for all ways of tuning but the default, folded."""
+    own = _where(rows, task=task)
+    present = [one for one in (NLL, AUROC) if any(one.key in row for row in own)]
+    tables = [
         f"**{one.name}**, by {name}\n\n{scores_table(own, one, tuning)}"
         for tuning, name in TUNINGS.items()
-        for one in (NLL, *(present[2:3]))
-        if tuning != TUNED and any(row["choice"].get("tuning") == tuning for row in own)
+        for one in present
+        if tuning != TUNED and _where(own, tuning=tuning)
     ]
-    rest = folded("Other ways of tuning: NLL, and AUROC of the entropy", "\n\n".join(others))
-    return text.part("task").fill(name=task, about=_about(about, own), tables="\n\n".join(tables), rest=rest)
+    return folded(f"{task}, tuned in other ways", "\n\n".join(tables))
 
 
 def scores_table(rows: Sequence[Row], measure: Measure, tuning: str = TUNED) -> str:

@@ -22,6 +22,7 @@ STRUCTURES = ("inf", "diag", "kfac", "efb-paper", "inf-paper")
 PRIORS = ("activation", "isotropic")
 TUNED, BEST, TAU_ALONE, EVIDENCE = "validation", "validation, best", "validation, τ alone", "evidence"
 NOISE_TOO = "evidence, noise too"  # of a regression
+GAUSSIAN_SAMPLES = 100  # draws of `linear`, the default
 TUNING = (TUNED, BEST, TAU_ALONE, EVIDENCE)
 Data = tuple[Tensor, Tensor]
 
