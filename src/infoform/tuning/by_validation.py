@@ -23,6 +23,7 @@ from infoform.predicting.predictor import Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.tuning.comparison import Compared, Comparison
 from infoform.tuning.kept_outputs import KeptOutputs
+from infoform.tuning.sampled_comparison import SampledComparison
 from infoform.tuning.scorer import Scorer, plain_outputs
 from infoform.tuning.search import Found, Search, Trial, best_trial
 from infoform.tuning.trial_outputs import NO_TARGETS, TrialOutputs
@@ -103,7 +104,8 @@ class ValidationSearch:
         outputs.tick = bar("tune: part" if not outputs.is_whole else "tune", None)
         _, part_targets = self._checked(*self._readable(lambda: outputs.predict_part(outputs.coarse), batches))
         outputs.tick = bar("tune", None) if not outputs.is_whole else outputs.tick
-        return Comparison(self.scorer, outputs, part_targets, self.standard_errors).run(), kept
+        comparison = Comparison if options.kind == "linear" else SampledComparison
+        return comparison(self.scorer, outputs, part_targets, self.standard_errors).run(), kept
 
     def _exactly(self, trial: Trial, compared: Compared) -> Trial:
         """Return the trial with the scores of its own noise, which networks that are not linear have to be run for."""
