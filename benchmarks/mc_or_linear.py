@@ -28,8 +28,9 @@ import torch
 from benchmarks.common import command_line, laplace_of, read_results, rounded, versions, write_page, write_results
 from benchmarks.held_gates import Flips, Trace, displaced, forward, record, tangent
 from benchmarks.mc_or_linear_page import GAUSSIAN_DRAWS, MORE, page
-from benchmarks.predictives import Task, batches
-from benchmarks.predictives import digits as digits_tasks
+from benchmarks.predictives import batches
+from benchmarks.predictives_tasks import Task
+from benchmarks.predictives_tasks import digits as digits_tasks
 from benchmarks.small_lenet import mnist as mnist_tasks
 from torch import Tensor, nn
 from torch.nn import functional

@@ -1,190 +1,293 @@
-"""Which structure, prior, predictive kind and way of tuning is best? Digits and UCI, side by side.
+"""Which structure, prior, predictive kind, link and way of tuning is best? Small and public networks, side by side.
 
-    python -m benchmarks.predictives digits uci      # resumes; writes benchmarks/results/predictives.json
-    python -m benchmarks.predictives --page          # writes docs/predictives.md from it, runs nothing
+    python -m benchmarks.predictives digits uci mnist                         # resumes; several may run at a time
+    python -m benchmarks.predictives resnet20 resnet56 --cifar cifar10.npz
+    python -m benchmarks.predictives --page                                   # writes docs/predictives.md, runs nothing
 
-UCI is read from the folder INFOFORM_DATA. A row is one choice of all four on one trained network: NLL, ECE and, where
-there is unknown data (pixel-shuffled digits), AUROC of the predictive entropy. Whatever is not said in a row's choice
-or in its task's settings is the library's default; `linear` has the default link. MNIST: `infoform reproduce mnist`.
+Rows go to benchmarks/results/predictives.json. A row is one choice of all five on one trained network: NLL, ECE and,
+where there are unknown data, AUROC of the predictive entropy and of the mutual information. `tune(val_loader)` with its
+defaults finds τ and T (or the noise) together. Whatever is not said in a row's choice or in its task's settings is the
+library's default.
 """
 
+import fcntl
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from benchmarks.common import command_line, laplace_of, read_results, versions, write_page, write_results
+from benchmarks.common import RESULTS, command_line, read_results, rounded, versions, write_page, write_results
 from benchmarks.predictives_page import page
-from torch import Tensor, nn
-from torch.nn import functional
+from benchmarks.predictives_tasks import (
+    BEST,
+    EVIDENCE,
+    GAUSSIAN_SAMPLES,
+    NOISE_TOO,
+    TAU_ALONE,
+    TUNED,
+    Choice,
+    Data,
+    Task,
+    tasks,
+)
+from torch import Tensor
 
 import infoform
-from infoform.demo.digits import DigitsSettings, load_digits_parts, train_classifier
 from infoform.metrics import evaluate, ood
-
-STRUCTURES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")
-PRIORS = ("isotropic", "activation")
-TUNING = ("validation", "evidence")
-NOISE_TOO = "evidence, noise too"  # of a regression
-Data = tuple[Tensor, Tensor]
+from infoform.network.batches import Batch, device_of, read_batch
+from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.over_loader import outputs_under
+from infoform.predicting.predictor import PredictOptions, Predictor
+from infoform.predicting.raw_outputs import RawOutputs
+from infoform.prediction import Prediction
+from infoform.priors import get_prior
 
 
 @dataclass(frozen=True)
-class Task:
-    """One trained network with its data."""
+class Setting:
+    """What one way of tuning has chosen."""
 
-    name: str
-    what: str
-    seed: int
-    networks: int  # of this task
-    model: nn.Module
-    likelihood: str
-    train: Data  # for the curvature
-    validation: Data
-    test: Data
-    unknown: Tensor | None
-    precisions: tuple[float, ...]
-    structures: tuple[str, ...] = STRUCTURES
-    samples: int = 30
-    kinds: tuple[str, ...] = ("linear", "mc", "linear-mc")
-    priors: tuple[str, ...] = PRIORS
-    tunings: tuple[str, ...] = TUNING
+    posterior: Posterior
+    precision: float
+    temperature: float
+    noise: float | None
+    facts: dict[str, Any]  # that the row keeps
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the page must know of the task."""
-        names = ("what", "networks", "precisions", "structures", "samples", "kinds", "priors", "tunings")
-        return {name: getattr(self, name) for name in names}
+    @classmethod
+    def of(cls, laplace: infoform.Laplace, **facts: Any) -> "Setting":
+        """Return what the object has now."""
+        assert isinstance(laplace.prior_precision, float)
+        return cls(laplace.posterior(), laplace.prior_precision, laplace.temperature, laplace.noise, facts)
 
 
-def digits() -> Iterator[Task]:
-    for seed in range(3):
-        settings = DigitsSettings(seed=seed)
-        train, validation, test = load_digits_parts(settings)
-        model = train_classifier(train, settings)
-        shuffled = test.images.flatten(1)[:, torch.randperm(64, generator=torch.Generator().manual_seed(seed))]
-        pairs = ((part.images, part.labels) for part in (train, validation, test))
-        taus = tuple(10.0**power for power in np.arange(-5, 5.1, 0.5))
-        what = "the demo's CNN on 400 noisy digits; unknown: shuffled pixels"
-        unknown = shuffled.reshape(test.images.shape)
-        yield Task("digits", what, seed, 3, model, "classification", *pairs, unknown, taus)
+@dataclass
+class Measured:
+    """A network whose rows are measured, fitted when the first of them is missing."""
 
+    task: Task
 
-def uci() -> Iterator[Task]:
-    root = Path(os.environ["INFOFORM_DATA"]) / "uci"
-    for name in ("bostonHousing", "concrete", "yacht"):
-        for split in range(3):
-            folder = root / name
-            data = np.loadtxt(folder / "data.txt")
-            features = np.loadtxt(folder / "index_features.txt").astype(int)
-            target = int(np.loadtxt(folder / "index_target.txt"))
-            rows = [np.loadtxt(folder / f"index_{part}_{split}.txt").astype(int) for part in ("train", "test")]
-            mean, std = data[rows[0]].mean(0), data[rows[0]].std(0) + 1e-12
-            table = torch.tensor((data - mean) / std)
-            x, y = table[:, features], table[:, [target]]
-            fit, validation = rows[0][len(rows[0]) // 5 :], rows[0][: len(rows[0]) // 5]
-            torch.manual_seed(split)
-            model = nn.Sequential(nn.Linear(x.shape[1], 50), nn.ReLU(), nn.Linear(50, 1)).double()
-            optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-            for _ in range(400):
-                optimizer.zero_grad()
-                functional.mse_loss(model(x[fit]), y[fit]).backward()
-                optimizer.step()
-            parts = tuple((x[part], y[part]) for part in (fit, validation, rows[1]))
-            taus = tuple(10.0**power for power in np.arange(-8, 4.1, 0.5))
-            what = f"UCI {name}, one hidden layer of 50, splits 0 to 2"
-            tunings = (*TUNING, NOISE_TOO)
-            yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, taus, tunings=tunings)
+    @cached_property
+    def laplace(self) -> infoform.Laplace:
+        options = infoform.FitOptions(statistics=self.task.statistics, block_limit=1)
+        laplace = infoform.Laplace(self.task.model, self.task.likelihood, fit_options=options)
+        begun = time.perf_counter()
+        laplace.fit(batches(self.task.train, self.task.batch), progress=False)
+        self.residual_noise = laplace.noise
+        print(f"{self.task.name} {self.task.seed}: fitted in {time.perf_counter() - begun:.0f} s", flush=True)
+        return laplace
 
-
-TASKS = {"digits": digits, "uci": uci}
-
-
-def run(task: Task, results: dict[str, Any]) -> None:
-    """Add the rows that are missing, and save after each."""
-    results["tasks"][task.name] = task.settings
-    laplace = laplace_of(task.model, task.likelihood, statistics="all", block_limit=1)
-    laplace.fit(batches(task.train), progress=False)
-    base = {"task": task.name, "seed": task.seed}
-    add(results, {**base, "structure": "plain"}, lambda: plain_scores(task, laplace))
-    for kind, tuning, structure, prior in product(task.kinds, task.tunings, task.structures, task.priors):
-        choice = {**base, "structure": structure, "prior": prior, "kind": kind, "tuning": tuning}
-        add(results, choice, partial(scores, task, laplace, structure, prior, kind, tuning))
-
-
-def scores(task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tuning: str) -> dict[str, Any]:
-    if tuning != "validation":
-        laplace, tau = by_evidence(task, structure, prior, noise="evidence" if tuning == NOISE_TOO else "residuals")
-    else:
-        found = {
-            precision: predict(task, laplace, structure, prior, kind, precision, task.validation)["nll"]
-            for precision in task.precisions
+    def settings(self, choice: Choice, wanted: Sequence[str]) -> dict[str, Setting]:
+        """Return what each of these ways of tuning chooses."""
+        regression = self.task.likelihood == "regression"
+        searches: dict[str, dict[str, Any]] = {
+            TUNED: {},
+            BEST: {"standard_errors": 0},
+            TAU_ALONE: {"noise": "residuals"} if regression else {"temperature": False},
         }
-        tau = min(found, key=lambda precision: found[precision] if math.isfinite(found[precision]) else math.inf)
-    return {"prior_precision": tau, **predict(task, laplace, structure, prior, kind, tau, task.test, task.unknown)}
+        found = {name: self._search(choice, **more) for name, more in searches.items() if name in wanted}
+        for name in {EVIDENCE, NOISE_TOO} & set(wanted):
+            found[name] = self._by_evidence(choice, "evidence" if name == NOISE_TOO else "residuals")
+        return {name: found[name] for name in wanted}
+
+    def _search(self, choice: Choice, **more: Any) -> Setting:
+        laplace, task = self._fresh(), self.task
+        how = {"kind": choice.kind, "samples": self.samples(choice), "progress": False, **more}
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            laplace.tune(
+                batches(task.validation, task.batch), structure=choice.structure, prior=get_prior(choice.prior),
+                link=choice.link or "mc", **how,
+            )  # fmt: skip
+        at_end = any("is at an end of the searched range" in str(one.message) for one in warned)
+        trial, plain = laplace.trials[self._place()], laplace.plain_trial
+        assert plain is not None
+        return Setting.of(
+            laplace, at=self._place(), trials=len(laplace.trials), warned=at_end, validation_nll=trial.scores["nll"],
+            plain_validation_nll=plain.scores["nll"], plain_temperature=plain.temperature, plain_noise=plain.noise,
+        )  # fmt: skip
+
+    def _by_evidence(self, choice: Choice, noise: str) -> Setting:
+        laplace = self._fresh()
+        laplace.tune(structure=choice.structure, prior=get_prior(choice.prior), noise=noise)
+        return Setting.of(laplace)
+
+    def _fresh(self) -> infoform.Laplace:
+        """Return the object as it was after the fit, whatever was tuned before."""
+        laplace = self.laplace
+        laplace.temperature, laplace.noise, laplace.num_data = 1.0, self.residual_noise, float(len(self.task.train[0]))
+        return laplace
+
+    def _place(self) -> int:
+        """Return the place of the present τ among the trials."""
+        return next(
+            place for place, trial in enumerate(self.laplace.trials)
+            if trial.prior_precision == self.laplace.prior_precision
+        )  # fmt: skip
+
+    def samples(self, choice: Choice) -> int:
+        return GAUSSIAN_SAMPLES if choice.kind == "linear" else self.task.samples
+
+    def outputs(self, choice: Choice, posteriors: Sequence[Posterior]) -> list[tuple[RawOutputs, RawOutputs | None]]:
+        """Return the outputs of test and unknown data under each posterior; Jacobians are found once for all."""
+        options = self.options(choice)
+        device, predictor = device_of(self.task.model), self.predictor(posteriors[0])
+        known, _ = outputs_under(
+            predictor, posteriors, _read(batches(self.task.test, self.task.batch), device), options
+        )
+        if self.task.unknown is None:
+            return [(one, None) for one in known]
+        strange = _read(list(self.task.unknown.split(self.task.batch)), device)
+        unknown, _ = outputs_under(predictor, posteriors, strange, options)
+        return list(zip(known, unknown, strict=True))
+
+    def options(self, choice: Choice) -> PredictOptions:
+        return PredictOptions(choice.kind, self.samples(choice), choice.link or "mc", self.laplace.settings.seed)
+
+    def predictor(self, posterior: Posterior, temperature: float = 1.0) -> Predictor:
+        return Predictor(self.task.model, self.laplace.layers, self.laplace.likelihood, posterior, temperature)
+
+    def scores(self, choice: Choice, setting: Setting, raw: tuple[RawOutputs, RawOutputs | None]) -> dict[str, Any]:
+        """Return the measures of the test data."""
+        predictor, options = self.predictor(setting.posterior, setting.temperature), self.options(choice)
+        known, unknown = (
+            None if one is None else predictor.from_outputs(one, options, noise=setting.noise) for one in raw
+        )
+        assert known is not None
+        found = {"prior_precision": setting.precision, "temperature": setting.temperature, "noise": setting.noise}
+        return {**found, **measures(known, self.task.test[1], unknown), **setting.facts}
+
+    def alone(self, structure: str) -> dict[str, Any]:
+        """Score the network alone: "plain", or "temperature" with its best temperature or noise on validation data."""
+        laplace = self._fresh()
+        temperature, noise = 1.0, laplace.noise
+        if structure == "temperature":
+            laplace.tune(
+                batches(self.task.validation, self.task.batch), structure="diag", prior=get_prior("isotropic"),
+                kind="linear", trials=2, progress=False,
+            )  # fmt: skip
+            assert laplace.plain_trial is not None
+            temperature = laplace.plain_trial.temperature
+            noise = noise if laplace.plain_trial.noise is None else laplace.plain_trial.noise
+        posterior = laplace.posterior(structure="diag", prior="isotropic", prior_precision=1.0)
+        predictor, options = self.predictor(posterior, temperature), PredictOptions("mc", 1, "mc", 0)
+        device = device_of(self.task.model)
+
+        def predicted(parts: list[Any]) -> Prediction:
+            plain = torch.cat([predictor.outputs(batch) for batch in _read(parts, device)])
+            return predictor.from_outputs(RawOutputs(plain, samples=plain.unsqueeze(0)), options, noise=noise)
+
+        known = predicted(batches(self.task.test, self.task.batch))
+        strange = self.task.unknown
+        unknown = None if strange is None else predicted(list(strange.split(self.task.batch)))
+        found = measures(known, self.task.test[1], unknown)
+        found.pop("auroc_mi", None)  # one network has none
+        return {"temperature": temperature, "noise": noise, **found}
 
 
-def by_evidence(task: Task, structure: str, prior: str, *, noise: str) -> tuple[infoform.Laplace, float]:
-    """Return what `tune()` gives: the τ of the largest evidence and perhaps the noise that goes with it."""
-    tuned = infoform.Laplace(task.model, task.likelihood, structure=structure, prior=prior)
-    tuned.fit(batches(task.train), progress=False).tune(noise=noise)
-    assert isinstance(tuned.prior_precision, float)
-    return tuned, tuned.prior_precision
-
-
-def predict(
-    task: Task, laplace: infoform.Laplace, structure: str, prior: str, kind: str, tau: float, data: Data,
-    unknown: Tensor | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    posterior = laplace.posterior(structure=structure, prior=prior, prior_precision=tau)
-    options: dict[str, Any] = {"kind": kind, "samples": task.samples, "posterior": posterior, "progress": False}
-    prediction, targets = laplace.predict_loader(batches(data), **options)
-    assert targets is not None
-    if not bool(prediction.value.isfinite().all()):
+def measures(known: Prediction, targets: Tensor, unknown: Prediction | None) -> dict[str, Any]:
+    """Return the scores of known data, and how well entropy and mutual information tell unknown data from them."""
+    if not bool(known.value.isfinite().all()):
         return {"nll": math.inf}
-    result: dict[str, Any] = dict(evaluate(prediction, targets))
-    if unknown is not None:
-        other, _ = laplace.predict_loader(list(unknown.split(500)), **options)
-        result |= ood(prediction.entropy, other.entropy)
-        result["entropy_unknown"] = float(other.normalised_entropy.mean())
-    return result
+    found: dict[str, Any] = dict(evaluate(known, targets))
+    if unknown is not None and bool(unknown.value.isfinite().all()):
+        found["auroc"] = ood(known.entropy, unknown.entropy)["auroc"]
+        found["auroc_mi"] = ood(known.mutual_information, unknown.mutual_information)["auroc"]
+        found["mi_known"] = float(known.mutual_information.mean())
+        found["mi_unknown"] = float(unknown.mutual_information.mean())
+    return found
 
 
-def plain_scores(task: Task, laplace: infoform.Laplace) -> dict[str, Any]:
-    """Score the trained network by itself: a posterior so narrow that it is a point."""
-    return predict(task, laplace, "diag", "isotropic", "mc", 1e12, task.test, task.unknown)
+def run(task: Task) -> None:
+    """Add the rows that are missing, and save after each group that shares its predictions."""
+    measured, base = Measured(task), {"task": task.name, "seed": task.seed}
+    with kept() as results:
+        results["tasks"][task.name] = task.settings
+    done = [row["choice"] for row in read_results("predictives")["rows"]]
+    for structure in ("plain", "temperature"):
+        own = {**base, "structure": structure}
+        if own not in done:
+            begun = time.perf_counter()
+            keep([{"choice": own, **measured.alone(structure), "seconds": time.perf_counter() - begun}])
+    for (structure, prior, kind), group in groupby(task.choices, key=lambda one: one[:3]):
+        begun = time.perf_counter()
+        wanted: list[tuple[Choice, dict[str, Any], Setting]] = []
+        for choice in group:
+            named = {tuning: {**base, **choice._asdict(), "tuning": tuning} for tuning in task.tunings_of(choice)}
+            missing = [tuning for tuning, own in named.items() if own not in done]
+            settings = measured.settings(choice, missing) if missing else {}
+            wanted += [(choice, named[tuning], setting) for tuning, setting in settings.items()]
+        if not wanted:
+            continue
+        tuned, same = time.perf_counter(), {}
+        for _, _, setting in wanted:
+            same.setdefault(
+                (setting.precision, setting.noise, structure, prior, _by_evidence(setting)), setting.posterior
+            )
+        raws = dict(zip(same, measured.outputs(wanted[0][0], list(same.values())), strict=True))
+        rows = []
+        for choice, own, setting in wanted:
+            raw = raws[(setting.precision, setting.noise, structure, prior, _by_evidence(setting))]
+            rows.append({"choice": own, **measured.scores(choice, setting, raw)})
+        ended = time.perf_counter()
+        for row in rows:  # a search serves several rows, and so does a pass over the test data
+            row["seconds"] = (ended - begun) / len(rows)
+        keep(rows)
+        print(f"{task.name} {task.seed} {structure} {prior} {kind}: {tuned - begun:.0f} s to tune, "
+              f"{ended - tuned:.0f} s for {len(same)} posteriors", flush=True)  # fmt: skip
 
 
-def batches(data: Data) -> list[Data]:
-    return list(zip(data[0].split(500), data[1].split(500), strict=True))
+def _by_evidence(setting: Setting) -> bool:
+    return "at" not in setting.facts
 
 
-def add(results: dict[str, Any], choice: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> None:
-    if any(row["choice"] == choice for row in results["rows"]):
-        return
-    begun = time.perf_counter()
-    row = {"choice": choice, **measure(), "seconds": round(time.perf_counter() - begun, 2)}
-    results["rows"].append(row)
-    results["versions"] = versions()
-    write_results("predictives", results)
-    print(choice, {name: round(row[name], 4) for name in ("nll", "ece", "auroc") if name in row}, flush=True)
+def _read(parts: list[Any], device: torch.device) -> list[Batch]:
+    return [read_batch(one, device) for one in parts]
+
+
+def batches(data: Data, size: int = 500) -> list[Data]:
+    return list(zip(data[0].split(size), data[1].split(size), strict=True))
+
+
+@contextmanager
+def kept() -> Iterator[dict[str, Any]]:
+    """Give the results, and write them when changed; processes take turns."""
+    turn = os.open(RESULTS, os.O_RDONLY)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        results = read_results("predictives", empty={"tasks": {}, "rows": []})
+        yield results
+        results["versions"] = versions()
+        write_results("predictives", results)
+    finally:
+        os.close(turn)
+
+
+def keep(rows: list[dict[str, Any]]) -> None:
+    """Add rows to the results."""
+    with kept() as results:
+        results["rows"] += rounded(rows)
+    for row in rows:
+        told = {name: round(row[name], 4) for name in ("nll", "ece", "auroc", "auroc_mi") if name in row}
+        print(" ".join(str(one) for one in row["choice"].values()), told, flush=True)
 
 
 def main() -> None:
     parser = command_line(__doc__)
-    parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], metavar="TASK", help=f"any of {', '.join(TASKS)}")
+    names = list(tasks(None))
+    parser.add_argument("tasks", nargs="*", choices=[*names, []], metavar="TASK", help=f"any of {', '.join(names)}")
+    parser.add_argument("--cifar", type=Path, help="cifar10.npz, for the ResNets")
     options = parser.parse_args()
-    results = read_results("predictives", empty={"tasks": {}, "rows": []})
     for name in options.tasks:
-        for task in TASKS[name]():
-            run(task, results)
+        for task in tasks(options.cifar)[name]():
+            run(task)
     if options.page:
         write_page("predictives", page())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from benchmarks.predictives import Task
+from benchmarks.predictives_tasks import Task
 from benchmarks.speed.networks import lenet
 from torch import Tensor
 from torch.nn import functional
@@ -39,6 +39,4 @@ def mnist() -> Iterator[Task]:
     parts = ((train[0][start:stop], train[1][start:stop]) for start, stop in ((0, 2000), (10_000, 10_500)))
     known = (test[0][:500], test[1][:500])
     what = "a LeNet, ten epochs on 10,000 images of MNIST, validated and tested on 500 each; unknown: notMNIST"
-    taus = tuple(10.0**power for power in np.arange(1, 4.6, 0.5))
-    names = ("inf", "kfac", "diag")
-    yield Task("mnist", what, 0, 1, model, "classification", *parts, known, unknown, taus, names, 10)
+    yield Task("mnist", what, 0, 1, model, "classification", *parts, known, unknown)

@@ -50,6 +50,7 @@ from infoform.tuning.scorer import Scorer
 from infoform.tuning.search import Search, Trial
 from infoform.tuning.spread import Spread, free_number
 from infoform.tuning.validation_data import ValidationData
+from infoform.tuning.widening import TUNED_PRECISIONS
 
 
 class Laplace:
@@ -306,7 +307,7 @@ class Laplace:
         standard_errors: float = 1.0,
         method: str = "grid",
         trials: int = 27,
-        prior_precision: tuple[float, float] = (1e-7, 1e6),
+        prior_precision: tuple[float, float] = TUNED_PRECISIONS,
         num_data: tuple[float, float] | None = None,
         kind: str = "auto",
         samples: int = 100,
@@ -332,7 +333,8 @@ class Laplace:
             standard_errors: How far from the best score that of the chosen τ may be; 0 takes the best.
             method: "grid", "random" or "optuna".
             trials: How many pairs (N, τ) are tried.
-            prior_precision: Range of τ that is searched.
+            prior_precision: Range of τ that is searched; a grid over the default one, 1e-7 to 1e6, goes on beyond an
+                end where the score still improves by more than a standard error.
             num_data: Range of N that is searched; the number of fitted examples where not given.
             kind: How trials predict, as for `predict`; so do `samples`, `link` and `seed`.
             samples: Number of draws.
@@ -401,6 +403,7 @@ class Laplace:
                 Scorer(spread, search.objective),
                 search,
                 standard_errors,
+                widens=method == "grid" and prior_precision == TUNED_PRECISIONS,
             ).run(progress=progress)
             best = tuned.best
             self.trials, self.plain_trial, self.tuning_note = tuned.trials, tuned.plain, tuned.note

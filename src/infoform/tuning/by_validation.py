@@ -28,6 +28,7 @@ from infoform.tuning.scorer import Scorer, plain_outputs
 from infoform.tuning.search import Found, Search, Trial, best_trial
 from infoform.tuning.trial_outputs import NO_TARGETS, TrialOutputs
 from infoform.tuning.validation_data import ValidationData
+from infoform.tuning.widening import improving_end, widened
 
 Result = TypeVar("Result")
 AS_GOOD = 0.01  # of a score: the network alone, and a posterior that is next to nothing
@@ -53,6 +54,7 @@ class ValidationSearch:
     scorer: Scorer
     search: Search
     standard_errors: float
+    widens: bool = False  # whether a grid goes on beyond its range, where the score still improves at an end
 
     def run(self, *, progress: bool) -> Tuned:
         """Return all trials and the one to take; warn the caller's caller if the best is at an end of the range."""
@@ -71,6 +73,27 @@ class ValidationSearch:
         earlier = self.search.read()
         if earlier.chosen is not None:
             return earlier
+        count, first = self.search.num_data[0], precisions
+        compared, kept = self._compared(precisions, bar)
+        if self.widens and (side := improving_end(compared.profiles, compared.plain)):
+            precisions = widened(precisions, side)
+            compared, kept = self._compared(precisions, bar)
+        trials = [
+            self.scorer.trial(profile, compared.targets, count=count, tau=tau, estimated=place not in compared.exact)
+            for place, (tau, profile) in enumerate(zip(precisions, compared.profiles, strict=True))
+        ]
+        best_trial(trials, self.search.objective)  # or say that there is none
+        plain = self.scorer.trial(compared.plain, compared.targets, count=math.inf, tau=math.inf)
+        trials[compared.chosen] = self._exactly(trials[compared.chosen], compared)
+        beyond = None if precisions is first else (precisions[0], precisions[-1])
+        self.search.write(trials, plain=plain, chosen=compared.chosen, widened=beyond)
+        kept.remove()
+        return Found(trials, plain, compared.chosen, beyond)
+
+    def _compared(
+        self, precisions: list[float], bar: Callable[[str, int | None], Callable[[int], None]]
+    ) -> tuple[Compared, KeptOutputs]:
+        """Compare all τ of a list, and return what was predicted for that."""
         count, options = self.search.num_data[0], self.scorer.spread.options
         identity = Identity({**self.search.identity.values, "precisions": precisions})
         device = device_of(self.predictor.model)
@@ -82,17 +105,7 @@ class ValidationSearch:
         _, part_targets = self._checked(*self._readable(lambda: outputs.predict_part(outputs.coarse), batches))
         outputs.tick = bar("tune", None) if not outputs.is_whole else outputs.tick
         comparison = Comparison if options.kind == "linear" else SampledComparison
-        compared = comparison(self.scorer, outputs, part_targets, self.standard_errors).run()
-        trials = [
-            self.scorer.trial(profile, compared.targets, count=count, tau=tau, estimated=place not in compared.exact)
-            for place, (tau, profile) in enumerate(zip(precisions, compared.profiles, strict=True))
-        ]
-        best_trial(trials, self.search.objective)  # or say that there is none
-        plain = self.scorer.trial(compared.plain, compared.targets, count=math.inf, tau=math.inf)
-        trials[compared.chosen] = self._exactly(trials[compared.chosen], compared)
-        self.search.write(trials, plain=plain, chosen=compared.chosen)
-        kept.remove()
-        return Found(trials, plain, compared.chosen)
+        return comparison(self.scorer, outputs, part_targets, self.standard_errors).run(), kept
 
     def _exactly(self, trial: Trial, compared: Compared) -> Trial:
         """Return the trial with the scores of its own noise, which networks that are not linear have to be run for."""
@@ -158,12 +171,19 @@ class ValidationSearch:
     def _note(self, found: Found) -> str:
         """Say what a user should know of the choice; warn where the range of τ was too narrow."""
         objective, trials, plain = self.search.objective, found.trials, found.plain
+        search = self.search if found.widened is None else replace(self.search, prior_precision=found.widened)
         assert plain is not None
         assert found.chosen is not None
         best, chosen = best_trial(trials, objective), trials[found.chosen]
         notes: list[str] = []
+        if found.widened is not None:
+            low, high = found.widened
+            notes.append(
+                f"The {objective} still improved at an end of the range of τ, now widened to {low:.3g}–{high:.3g}."
+            )
         least = min(best.scores[objective], plain.scores[objective])
-        if plain.scores[objective] <= best.scores[objective]:
+        alone = plain.scores[objective] <= best.scores[objective]
+        if alone:
             what = {"temperature": "A temperature alone", "noise": "The network alone, with the best noise,"}
             notes.append(
                 f"{what.get(self.scorer.spread.free, 'The network alone')} has {objective} "
@@ -171,11 +191,11 @@ class ValidationSearch:
                 f"the posterior does not improve the {objective} here."
             )
         # the upper end of a range that has room below comes near to the network alone, which is as far as it goes
-        near = best.scores[objective] - least <= AS_GOOD * abs(least) and self.search.prior_precision[0] < 1
-        if self.search.at_edge(best) and not (notes and near):
+        near = best.scores[objective] - least <= AS_GOOD * abs(least) and search.prior_precision[0] < 1
+        if search.at_edge(best) and not (alone and near):
             warnings.warn(
                 f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
-                f"{self.search.prior_precision}; search a wider one.",
+                f"{search.prior_precision}; search a wider one.",
                 stacklevel=5,
             )
         if chosen is not best:
@@ -184,7 +204,7 @@ class ValidationSearch:
                 f"smaller τ is within {self.standard_errors:g} standard error(s) of the best, {least:.4g}, and a "
                 "smaller τ keeps more uncertainty for inputs unlike these."
             )
-            if self.search.at_edge(chosen):
+            if search.at_edge(chosen):
                 notes.append(
                     "It is the smallest of the range: these data cannot tell how small it may be; more of them can."
                 )

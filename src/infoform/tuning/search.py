@@ -55,6 +55,7 @@ class Found:
     trials: list[Trial]
     plain: Trial | None = None  # the network alone
     chosen: int | None = None  # place of the trial that was taken
+    widened: tuple[float, float] | None = None  # range of τ, where the search went on beyond its own
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class Search:
             saved = json.loads(Path(self.path).read_text())
             trials = [Trial(**trial) for trial in saved["trials"]]
             plain = None if saved.get("plain") is None else Trial(**saved["plain"])
-            chosen, settings = saved.get("chosen"), saved["settings"]
+            chosen, settings, widened = saved.get("chosen"), saved["settings"], saved.get("widened")
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"'{self.path}' holds no trials of a search ({error}); remove it or give another path."
@@ -189,11 +190,20 @@ class Search:
         if differences:
             what = f"'{self.path}' holds the trials of a search with other settings"
             raise ValueError(refusal(what, differences, remedy="remove it or give another path"))
+        if widened is not None:
+            return Found(trials, plain, chosen, (float(widened[0]), float(widened[1])))
         if len(trials) != self.trials:  # the choice was among others
             chosen = plain = None
         return Found(trials[: self.trials], plain, chosen)
 
-    def write(self, trials: Sequence[Trial], *, plain: Trial | None = None, chosen: int | None = None) -> None:
+    def write(
+        self,
+        trials: Sequence[Trial],
+        *,
+        plain: Trial | None = None,
+        chosen: int | None = None,
+        widened: tuple[float, float] | None = None,
+    ) -> None:
         """Keep the trials and, where it was made, the choice among them."""
         if self.path is None:
             return
@@ -204,6 +214,8 @@ class Search:
         }
         if chosen is not None:
             content |= {"plain": None if plain is None else asdict(plain), "chosen": chosen}
+        if widened is not None:
+            content["widened"] = widened
         temporary.write_text(json.dumps(content, indent=1))
         os.replace(temporary, self.path)
 
