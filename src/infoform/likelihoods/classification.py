@@ -119,6 +119,12 @@ class Classification(Likelihood):
         fractions = targets.is_floating_point() and not bool((targets == targets.round()).all())
         return targets.to(dtype) if fractions else targets.long()
 
+    def known_classes(self, outputs: Tensor, targets: Tensor | None) -> Tensor | None:
+        return outputs.argmax(1) if targets is None else targets  # without labels the network's own answer will do
+
+    def answer_strangeness(self, outputs: Tensor) -> Tensor | None:
+        return -outputs.logsumexp(1)  # the energy: what is strange has small logits, also where one of them stands out
+
     def target_covariance(self, prediction: Prediction, index: int) -> Tensor:
         assert prediction.samples is not None
         probs = prediction.samples[:, index].double()  # (M, C)
