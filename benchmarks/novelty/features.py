@@ -1,4 +1,4 @@
-"""What every method sees of a picture: the network's outputs, the inputs of its last layer, the pooled inputs of all."""
+"""What every method sees of a picture: the network's outputs, the inputs of its last layer, and all layers' pooled."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ class Features:
 
     logits: Tensor  # (N, C)
     head: Tensor  # (N, A), inputs of the last layer
-    pooled: dict[str, Tensor]  # layer -> (N, 2 A): mean and root mean square over positions; (N, A) where there are none
+    pooled: dict[str, Tensor]  # layer -> (N, 2 A), mean and root mean square over positions; (N, A) without any
     labels: Tensor | None  # (N,)
 
 
@@ -49,10 +49,8 @@ def record(model: nn.Module, case: Case, pixels: Tensor) -> dict[str, np.ndarray
         module.register_forward_pre_hook(lambda _, x, name=name: seen.setdefault(name, []).append(pool(x[0])))
         for name, module in layers.items()
     ]
-    logits = []
     with torch.no_grad():
-        for part in pixels.split(case.batch):
-            logits.append(model(case.scaled(part)))
+        logits = [model(case.scaled(part)) for part in pixels.split(case.batch)]
     for handle in handles:
         handle.remove()
     pooled = {f"pooled {name}": torch.cat(parts).numpy() for name, parts in seen.items()}

@@ -59,6 +59,7 @@ def cifar_unknown() -> dict[str, Tensor]:
     return {
         "SVHN": svhn.load().pixels,
         "MNIST in colour": in_colour(mnist.load("test").pixels[:5000]),
+        "MNIST in grey": shrunk(mnist.load("test").pixels[:5000].expand(-1, 3, -1, -1)),
         "uniform noise": noise(2000, (3, 32, 32), normal=False),
         "normal noise": noise(2000, (3, 32, 32), normal=True),
         "paintings": shrunk(paintings.load(size=256)),

@@ -17,7 +17,7 @@ NOISE = (0.04, 0.08, 0.12, 0.18, 0.26)  # standard deviation, of a range of 1
 
 
 def noise(count: int, shape: tuple[int, ...], *, normal: bool) -> Tensor:
-    """Return pictures whose pixels are drawn one by one: uniform, or normal around the middle with a quarter's width."""
+    """Return pictures whose pixels are drawn one by one: uniform, or normal with a deviation of a quarter."""
     generator = torch.Generator().manual_seed(1)
     if normal:
         return _bytes(0.5 + 0.25 * torch.randn(count, *shape, generator=generator))
@@ -33,7 +33,7 @@ def in_colour(digits: Tensor, size: int = 32) -> Tensor:  # (N, 1, 28, 28) -> (N
 
 
 def shrunk(pixels: Tensor, size: int = 32) -> Tensor:  # (N, 3, H, W) -> (N, 3, size, size)
-    """Return pictures at a smaller size, by the mean over areas."""
+    """Return pictures at another size, by the mean over areas."""
     small = [functional.interpolate(part.float() / 255, (size, size), mode="area") for part in pixels.split(100)]
     return _bytes(torch.cat(small))
 
