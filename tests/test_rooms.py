@@ -15,6 +15,7 @@ ROOMS = (  # lowest first; those on one line do not import each other
     ("prediction",),
     ("metrics",),
     ("likelihoods",),
+    ("novelty",),
     ("curvature",),
     ("priors",),
     ("fitting",),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from infoform.planning.plan import Plan
     from infoform.posteriors import Diag, Efb, Full, Inf, Kfac, LayerPosterior, Structure, get_structure
     from infoform.posteriors.network_posterior import Posterior
-    from infoform.prediction import Prediction
+    from infoform.prediction import Novelty, Prediction
     from infoform.priors import Activation, Isotropic, LayerPrior, Prior
     from infoform.tuning.search import Trial, draw_landscape
 
@@ -34,7 +34,7 @@ _HOMES = {
     "planning.plan": ("Plan",),
     "posteriors": ("Diag", "Efb", "Full", "Inf", "Kfac", "LayerPosterior", "Structure", "get_structure"),
     "posteriors.network_posterior": ("Posterior",),
-    "prediction": ("Prediction",),
+    "prediction": ("Novelty", "Prediction"),
     "priors": ("Activation", "Isotropic", "LayerPrior", "Prior"),
     "tuning.search": ("Trial", "draw_landscape"),
 }
@@ -70,6 +70,7 @@ __all__ = [
     "LayerPrior",
     "Likelihood",
     "MultiLabel",
+    "Novelty",
     "Plan",
     "Posterior",
     "Prediction",

@@ -42,7 +42,9 @@ def read_keywords(
     Raises:
         TypeError: If a keyword is not known.
     """
-    unknown = [name for name in given if name not in {*STRUCTURE_OPTIONS, *FIT_OPTIONS, "prior_rank"} - {"clip"}]
+    unknown = [
+        name for name in given if name not in {*STRUCTURE_OPTIONS, *FIT_OPTIONS, "prior_rank"} - {"clip", "novelty"}
+    ]
     if unknown:
         raise TypeError(f"{caller}() got an unexpected keyword argument {unknown[0]!r}")
     options = fit_options or FitOptions()

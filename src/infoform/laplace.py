@@ -15,6 +15,7 @@ from infoform.common.bytes import read_bytes
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.processes import Processes
 from infoform.common.progress import progress_bar
+from infoform.common.randomness import isolated
 from infoform.curvature.curvature import Curvature, Fit
 from infoform.deprecated_keywords import read_keywords
 from infoform.fitted import Fitted
@@ -22,13 +23,19 @@ from infoform.fitting.checkpoint import Checkpoint
 from infoform.fitting.find_last_layer import find_last_layer
 from infoform.fitting.fit import FitTask, fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
+from infoform.fitting.layer_sums import layer_dimensions
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.likelihoods.temperature import check_temperature
-from infoform.network.batches import device_of, read_inputs
+from infoform.network.batches import batch_size, device_of, read_batch, read_inputs
 from infoform.network.coverage import Coverage, describe, find_layers
 from infoform.network.last_layer import LAST
+from infoform.network.layer import Layer
 from infoform.network.sharding import distributed_sampler, unwrap
+from infoform.novelty.calibrate import calibrate
+from infoform.novelty.known_inputs import KnownInputs
+from infoform.novelty.ranks import SHARE
+from infoform.novelty.scorer import NoveltyScorer
 from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
 from infoform.planning.plan import Plan
@@ -39,7 +46,7 @@ from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
 from infoform.predicting.over_loader import predict_all, warn_if_worse
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.resumable_batches import BatchStore
-from infoform.prediction import Prediction
+from infoform.prediction import Novelty, Prediction
 from infoform.priors import Prior, get_prior
 from infoform.saved import Archive, pack, unpack
 from infoform.tuning.by_evidence import maximise_evidence
@@ -117,6 +124,7 @@ class Laplace:
         self._default_prior = prior is None
         self._built: Fitted | None = None
         self._present: _Present | None = None
+        self._known: KnownInputs | None = None
         self._warned = False
         self.trials: list[Trial] = []
         self.plain_trial: Trial | None = None
@@ -175,9 +183,13 @@ class Laplace:
         settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
         place = Placement.of(self.model, device=device, offload=offload)
         request = self._plan_target().request()
-        task = FitTask(self.model, self.likelihood, layers, request, settings.for_fit(), place)
+        previous = replace(self._fitted().fit, curvature=self.curvature, novelty=self._known) if update else None
+        # what an earlier fit has not looked at cannot be added to
+        looks = settings.fit.novelty and (previous is None or previous.novelty is not None)
+        novelty_bytes = self._novelty_bytes(layers) if looks else None
+        task = FitTask(self.model, self.likelihood, layers, request, settings.for_fit(), place, novelty_bytes)
         how: dict[str, Any] = {
-            "previous": replace(self._fitted().fit, curvature=self.curvature) if update else None,
+            "previous": previous,
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             "progress": progress,
         }
@@ -187,7 +199,7 @@ class Laplace:
             fit = fit_in_groups(replace(task, keep_bytes=0), loader, max_memory=read_bytes(max_memory), **how)
         noise = self.likelihood.fitted_noise(fit.summary)
         self.layers, self._fixed = selection
-        self._built, self._present = Fitted(fit, settings.prior_rank), None
+        self._built, self._present, self._known = Fitted(fit, settings.prior_rank), None, fit.novelty
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
         return self
 
@@ -390,7 +402,7 @@ class Laplace:
                     **asdict(options),
                 },
             )
-            predictor = replace(self._predictor(), temperature=1.0)
+            predictor = replace(self._predictor(), temperature=1.0, novelty=None)
             spread = Spread(predictor, options, sigma, self.settings.fit.fisher, free)
             tuned = ValidationSearch(
                 data,
@@ -407,6 +419,10 @@ class Laplace:
             self.prior, self.num_data = chosen.with_precision(best.prior_precision), best.num_data
             self.noise = self.noise if best.noise is None else best.noise
             self.temperature = best.temperature if free == "temperature" else self.temperature
+            if self._known is not None:
+                scorer, batches = self._novelty_scorer(), data.on(device_of(self.model))
+                calibration = calibrate(scorer, batches, gather=data.sampler is not None)
+                self._known = replace(scorer.known, calibration=calibration)
         self.settings = replace(self.settings, structure=own)
         self._default_prior = self._default_prior and prior is None
         return self
@@ -550,6 +566,67 @@ class Laplace:
         self._warned = self._warned or warn_if_worse(prediction.kind, prediction, targets, likelihood=self.likelihood)
         return prediction, targets
 
+    def novelty(self, x: Any) -> Novelty:
+        """Return how unlike the training data a batch of inputs is, from one forward pass of the trained network.
+
+        Args:
+            x: A tensor, a tuple of the model's arguments, or a dict of them.
+
+        Returns:
+            The share of known inputs that look less strange, for all parts together, by part and by layer.
+
+        Raises:
+            ValueError: If the batch is empty, or the fit knows nothing of the training data's inputs.
+
+        Example:
+            ```python
+            novelty = laplace.novelty(images)
+            novelty.novel(false_alarms=0.05), novelty.novelty_layers
+            ```
+        """
+        batch = read_inputs(x, device_of(self.model))
+        if batch_size(batch) == 0:
+            raise ValueError("a batch must have at least one example, got none; check the inputs.")
+        scorer = self._novelty_scorer()
+        if scorer.known.calibration is None:
+            raise ValueError(
+                "novelty needs percentiles of known examples, and the fit had too few examples to leave some out; call "
+                "calibrate_novelty(loader) with known data."
+            )
+        return scorer.novelty(batch)
+
+    def calibrate_novelty(self, loader: Iterable[Any], *, progress: bool = True) -> "Laplace":
+        """Take the percentiles of novelty from known data that the network was not trained on; `tune` does it, too.
+
+        Without it the percentiles are those of training examples that the fit has left out of its moments. The network
+        has been trained on these, so that fresh known data look a little stranger and false alarms are more than asked
+        for.
+
+        Args:
+            loader: Gives batches of known inputs; targets in them are not used.
+            progress: Whether a bar is shown.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: If the loader gives no examples, or inputs that the network has no finite activations for.
+
+        Example:
+            ```python
+            laplace.calibrate_novelty(val_loader)
+            laplace.predict(images).novel(false_alarms=0.01)
+            ```
+        """
+        scorer, device = self._novelty_scorer(), device_of(self.model)
+        sampler = distributed_sampler(loader)
+        with progress_bar(progress) as bar, isolated(self.settings.seed, loader=loader):
+            tick = bar("novelty", len(loader) if isinstance(loader, Sized) else None)
+            batches = (read_batch(raw, device) for raw in loader)
+            calibration = calibrate(scorer, batches, gather=sampler is not None, tick=tick)
+        self._known = replace(scorer.known, calibration=calibration)
+        return self
+
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
         """Return the model's parameters, by name, at these deviations from the trained ones.
 
@@ -618,9 +695,8 @@ class Laplace:
         assert self.num_data is not None
         layers = fitted.layers(self.structure)
         inputs = {name: fitted.spectrum(name) for name in layers} if self.prior.needs_inputs else {}
-        archive = Archive(
-            self.settings, self.likelihood, self.prior, self.num_data, self.noise, fitted.fit, layers, inputs
-        )
+        fit = replace(fitted.fit, novelty=self._known)
+        archive = Archive(self.settings, self.likelihood, self.prior, self.num_data, self.noise, fit, layers, inputs)
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": files.fingerprint(self.model)}
         metadata |= {"default_prior": self._default_prior, "temperature": self.temperature}
@@ -673,6 +749,7 @@ class Laplace:
             laplace.layers, laplace._fixed = find_layers(model, [escape(name) for name in archive.layers])
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
         laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs)
+        laplace._known = archive.fit.novelty
         laplace._default_prior = saved["default_prior"]
         laplace.temperature = saved.get("temperature", 1.0)
         return laplace
@@ -715,7 +792,31 @@ class Laplace:
             posterior or self.posterior(),
             self.temperature,
             self._fitted().fit.summary.num_outputs,
+            None if self._known is None or self._known.calibration is None else self._novelty_scorer(),
         )
+
+    def _novelty_scorer(self) -> NoveltyScorer:
+        fitted = self._fitted()
+        if self._known is None:
+            why = "was made with FitOptions(novelty=False)"
+            if self.settings.fit.novelty:
+                why = "is from a file of an earlier version" if fitted.saved_as else "did not call any layer"
+            raise ValueError(
+                f"novelty needs what a fit has seen of every layer's inputs, and this fit {why}; fit again to have it."
+            )
+        return NoveltyScorer(self.model, find_layers(self.model)[0], self.likelihood, self._known)
+
+    def _novelty_bytes(self, layers: Mapping[str, Layer]) -> int:
+        """Return what novelty may store: a share of the posterior's bytes, had all layers one as these have."""
+        target, settings = self._plan_target(), self.settings
+        request = target.request()
+        sizes = {name: layer_dimensions(one, request, target.settings, use=None) for name, one in layers.items()}
+        own = sum(
+            settings.structure.planned_bytes(size, layer=name) + self.prior.planned_bytes(size)
+            for name, size in sizes.items()
+        )
+        every = sum(layer.shape[0] * layer.shape[1] for layer in find_layers(self.model)[0].values())
+        return int(SHARE * own * every / sum(size.weights for size in sizes.values()))
 
     def _kind(self, kind: str) -> str:
         """Return the kind that a search predicts by: "auto" resolved, so that its record says which."""

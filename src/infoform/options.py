@@ -34,6 +34,7 @@ class FitOptions:
             asks for, or 8.
         autocast: "bfloat16" or "float16" runs the forward passes in it.
         chunk: Memory for the gradients of single examples; more of them are held at a time where it is larger.
+        novelty: Whether the fit looks at the inputs of every layer, so that predictions tell inputs unlike these.
 
     Raises:
         ValueError: If an option has a value that it cannot have.
@@ -55,12 +56,14 @@ class FitOptions:
     input_rank: int | None = None
     autocast: str | None = None
     chunk: int | str = CHUNK_BYTES
+    novelty: bool = True
 
     def __post_init__(self) -> None:
         check_choice("autocast", self.autocast, [None, *AUTOCASTS])
         read_bytes(self.chunk)
         check_choice("fisher", self.fisher, FISHER_KINDS)
         check_choice("statistics", self.statistics, ("needed", "all"))
+        check_choice("novelty", self.novelty, (True, False))
         check_whole("fisher_samples", self.fisher_samples)
         check_whole("block_limit", self.block_limit)
         if self.input_rank is not None:
@@ -147,6 +150,8 @@ class Settings:
         known.pop("clip", None)
         rest = {"layers": self.layers, "prior_rank": self.prior_rank, "seed": self.seed}
         fit = {name: value for name, value in asdict(self.fit).items() if name != "input_rank"}  # told by prior_rank
+        if self.fit.novelty:  # files of earlier versions do not say so
+            fit.pop("novelty")
         return {"structure": self.structure.label, **known, **fit, **rest}
 
     @classmethod

@@ -12,7 +12,88 @@ import torch
 from torch import Tensor
 
 TEXTS = ("kind", "reason")  # fields that a file holds as bytes
+FALSE_ALARMS = 0.05  # share of known inputs that may be called novel, where nothing else is said
 Examples = TypeVar("Examples", bound=Any)  # a dataclass of tensors, by example along axis 1 of `samples`, 0 of others
+
+
+@dataclass(frozen=True, eq=False)
+class Novelty:
+    """How unlike the training data inputs are: the share of known inputs that look less strange, between 0 and 1.
+
+    Args:
+        novelty: of all parts together, (N,).
+        by_part: of each part alone, (N, P).
+        by_layer: of the inputs of each layer alone, (N, L).
+        part_names: names of the P parts.
+        layer_names: names of the L layers.
+
+    Example:
+        ```python
+        import torch
+        from infoform import Novelty
+        novelty = Novelty(torch.tensor([0.2, 0.99]), torch.rand(2, 1), torch.rand(2, 1), ("head",), ("fc",))
+        assert novelty.novel(false_alarms=0.05).tolist() == [False, True]
+        ```
+    """
+
+    novelty: Tensor  # (N,)
+    by_part: Tensor  # (N, P)
+    by_layer: Tensor  # (N, L)
+    part_names: tuple[str, ...]
+    layer_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number N of examples."""
+        return len(self.novelty)
+
+    @property
+    def novelty_parts(self) -> dict[str, Tensor]:  # (N,) each
+        """Return the novelty of each part alone, by its name."""
+        return dict(zip(self.part_names, self.by_part.unbind(1), strict=True))
+
+    @property
+    def novelty_layers(self) -> dict[str, Tensor]:  # (N,) each
+        """Return the novelty of each layer's inputs alone, by the layer's name."""
+        return dict(zip(self.layer_names, self.by_layer.unbind(1), strict=True))
+
+    def novel(self, false_alarms: float = FALSE_ALARMS) -> Tensor:  # (N,)
+        """Say which inputs are unlike the training data.
+
+        Args:
+            false_alarms: share of known inputs that may be called novel, between 0 and 1.
+
+        Returns:
+            Whether each input is novel, (N,).
+
+        Raises:
+            ValueError: if `false_alarms` is not between 0 and 1.
+        """
+        if not 0 < false_alarms < 1:
+            raise ValueError(f"false_alarms must be a share of known inputs between 0 and 1, got {false_alarms}.")
+        return self.novelty > 1 - false_alarms
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all fields as tensors for a file; `Novelty.of` reads them.
+
+        Returns:
+            Tensors by the name of the field.
+        """
+        names = {"part_names": _as_bytes("\n".join(self.part_names))}
+        names["layer_names"] = _as_bytes("\n".join(self.layer_names))
+        return {"novelty": self.novelty, "by_part": self.by_part, "by_layer": self.by_layer, **names}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Novelty":
+        """Return the novelty with these fields.
+
+        Args:
+            tensors: what `tensors` returned.
+
+        Returns:
+            The novelty.
+        """
+        parts, layers = (tuple(_as_text(tensors[name]).split("\n")) for name in ("part_names", "layer_names"))
+        return cls(tensors["novelty"], tensors["by_part"], tensors["by_layer"], parts, layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +117,7 @@ class Prediction:
         max_entropy: the largest entropy that a prediction can have; NaN for numbers.
         kind: how it was made, as in `Laplace.predict`: "linear", "mc" or "linear-mc"; empty where nobody said.
         reason: why it was made so, in a few words.
+        input_novelty: how unlike the training data the inputs are; None where the fit does not know.
 
     Example:
         ```python
@@ -57,6 +139,7 @@ class Prediction:
     max_entropy: float = math.nan  # of any prediction; none for regression
     kind: str = ""  # how it was made
     reason: str = ""  # why it was made so
+    input_novelty: Novelty | None = None  # where the fit knows the training data's inputs
 
     def __len__(self) -> int:
         """Return the number N of examples."""
@@ -102,6 +185,35 @@ class Prediction:
         """Return the entropy as a share of the largest possible one, as the paper reports it."""
         self._probabilities()
         return self.entropy / self.max_entropy
+
+    @property
+    def novelty(self) -> Tensor:  # (N,)
+        """Return the share of known inputs that look less strange, between 0 and 1."""
+        return self._novelty().novelty
+
+    @property
+    def novelty_parts(self) -> dict[str, Tensor]:  # (N,) each
+        """Return the novelty of each part alone, by its name: "typicality", "head", "answer"."""
+        return self._novelty().novelty_parts
+
+    @property
+    def novelty_layers(self) -> dict[str, Tensor]:  # (N,) each
+        """Return the novelty of each layer's inputs alone, by the layer's name."""
+        return self._novelty().novelty_layers
+
+    def novel(self, false_alarms: float = FALSE_ALARMS) -> Tensor:  # (N,)
+        """Say which inputs are unlike the training data.
+
+        Args:
+            false_alarms: share of known inputs that may be called novel, between 0 and 1.
+
+        Returns:
+            Whether each input is novel, (N,).
+
+        Raises:
+            ValueError: if `false_alarms` is not between 0 and 1, or the fit knows nothing of the inputs.
+        """
+        return self._novelty().novel(false_alarms)
 
     def quantile(self, q: float) -> Tensor:  # (N, C)
         """Return the value that the target stays below with probability q, of a Gaussian with `mean` and `variance`.
@@ -156,10 +268,12 @@ class Prediction:
         Returns:
             Tensors by the name of the field.
         """
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "input_novelty"}
         values["max_entropy"] = torch.tensor(self.max_entropy, dtype=torch.float64)
         for name in TEXTS:
-            values[name] = torch.tensor(list(values[name].encode()), dtype=torch.uint8) if values[name] else None
+            values[name] = _as_bytes(values[name]) if values[name] else None
+        if self.input_novelty is not None:
+            values |= {f"input_novelty.{name}": one for name, one in self.input_novelty.tensors().items()}
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
@@ -172,8 +286,20 @@ class Prediction:
         Returns:
             The prediction.
         """
-        texts = {name: bytes(tensors[name].tolist()).decode() for name in TEXTS if name in tensors}
-        return cls(**{**tensors, **texts, "max_entropy": float(tensors["max_entropy"])})  # type: ignore[arg-type]
+        texts: dict[str, Any] = {name: _as_text(tensors[name]) for name in TEXTS if name in tensors}
+        plain = {name: one for name, one in tensors.items() if "." not in name}
+        if len(plain) < len(tensors):
+            nested = {name.removeprefix("input_novelty."): one for name, one in tensors.items() if "." in name}
+            texts["input_novelty"] = Novelty.of(nested)
+        return cls(**{**plain, **texts, "max_entropy": float(tensors["max_entropy"])})
+
+    def _novelty(self) -> Novelty:
+        if self.input_novelty is None:
+            raise ValueError(
+                "this prediction has no novelty: it is of a fit with FitOptions(novelty=False) or too few examples, of "
+                "a file of an earlier version, or of another method; fit again, or call calibrate_novelty, to have it."
+            )
+        return self.input_novelty
 
     def _probabilities(self) -> Tensor:
         if self.probs is None:
@@ -193,8 +319,11 @@ def join_predictions(parts: Sequence[Examples]) -> Examples:
     first = parts[0]
     values: dict[str, Any] = {}
     for field in fields(first):
-        if isinstance(getattr(first, field.name), Tensor):
-            values[field.name] = torch.cat([getattr(part, field.name) for part in parts], dim=_example_axis(field.name))
+        found = [getattr(part, field.name) for part in parts]
+        if isinstance(found[0], Tensor):
+            values[field.name] = torch.cat(found, dim=_example_axis(field.name))
+        elif isinstance(found[0], Novelty):
+            values[field.name] = join_predictions(found)
     return replace(first, **values)
 
 
@@ -213,6 +342,8 @@ def select_examples(prediction: Examples, places: Tensor) -> Examples:  # (n,)
         value = getattr(prediction, field.name)
         if isinstance(value, Tensor):
             values[field.name] = value.index_select(_example_axis(field.name), places.to(value.device))
+        elif isinstance(value, Novelty):
+            values[field.name] = select_examples(value, places)
     return replace(prediction, **values)
 
 
@@ -231,7 +362,17 @@ def move_prediction(prediction: Examples, device: torch.device | str) -> Example
         value = getattr(prediction, field.name)
         if isinstance(value, Tensor):
             values[field.name] = value.to(device)
+        elif isinstance(value, Novelty):
+            values[field.name] = move_prediction(value, device)
     return replace(prediction, **values)
+
+
+def _as_bytes(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+def _as_text(numbers: Tensor) -> str:
+    return bytes(numbers.tolist()).decode()
 
 
 def _example_axis(field: str) -> int:

@@ -10,6 +10,7 @@ from infoform.common.files import under
 from infoform.curvature.curvature import Fit, pack_curvature, unpack_curvature
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.likelihoods import LIKELIHOODS, DataSummary, Likelihood
+from infoform.novelty.known_inputs import KnownInputs, pack_known, unpack_known
 from infoform.options import Settings
 from infoform.posteriors import PRESETS, STRUCTURES, LayerPosterior, Structure
 from infoform.priors import PRIORS, LayerPrior, Prior
@@ -51,6 +52,9 @@ def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[
         "layers": {name: layer.settings() for name, layer in archive.layers.items()},
         "unreached": dict(archive.fit.unreached),
     }
+    if archive.fit.novelty is not None:
+        known, metadata["novelty"] = pack_known(archive.fit.novelty)
+        tensors |= {f"novelty/{key}": value for key, value in known.items()}
     if curvature:
         packed = {name: pack_curvature(one) for name, one in archive.fit.curvature.items()}
         tensors |= {f"curvature/{n}/{key}": value for n, (part, _) in packed.items() for key, value in part.items()}
@@ -97,7 +101,7 @@ def unpack(
         prior=prior,
         num_data=saved["num_data"],
         noise=saved["noise"],
-        fit=Fit(curvature, DataSummary(**saved["data"]), saved["unreached"]),
+        fit=Fit(curvature, DataSummary(**saved["data"]), saved["unreached"], _novelty(tensors, saved)),
         layers={
             name: settings.structure.posterior(  # type: ignore[call-arg]
                 prior=unit, num_data=1.0, **under(tensors, f"layer/{name}/"), **saved["layers"][name]
@@ -110,3 +114,8 @@ def unpack(
             if f"inputs/{name}/diagonal" in tensors
         },
     )
+
+
+def _novelty(tensors: Mapping[str, Tensor], saved: Mapping[str, Any]) -> KnownInputs | None:
+    """Return what is known of inputs; None in files of earlier versions, and of fits without it."""
+    return unpack_known(under(tensors, "novelty/"), saved["novelty"]) if "novelty" in saved else None

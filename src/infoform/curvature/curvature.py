@@ -13,6 +13,7 @@ from infoform.curvature.eigenbasis import Eigenbasis
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.curvature.request import BASES
 from infoform.likelihoods import DataSummary
+from infoform.novelty.known_inputs import KnownInputs
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Fit:
     curvature: Mapping[str, Curvature]
     summary: DataSummary
     unreached: Mapping[str, str]
+    novelty: KnownInputs | None = None  # where it was collected
 
 
 def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:

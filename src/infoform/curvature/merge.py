@@ -66,7 +66,8 @@ def merge_fits(
     if first.log_likelihood is not None and second.log_likelihood is not None:
         log_likelihood = first.log_likelihood + second.log_likelihood
     unreached = {name: why for name, why in one.unreached.items() if name not in merged}
-    return Fit(merged, DataSummary(total, first.num_outputs, log_likelihood), unreached)
+    # the second fit has taken in what the first knew of inputs
+    return Fit(merged, DataSummary(total, first.num_outputs, log_likelihood), unreached, other.novelty)
 
 
 def _no_information(like: Curvature) -> Curvature:

@@ -15,6 +15,7 @@ from infoform.fitting.pass_plan import PassPlan
 from infoform.fitting.reader import BatchReader, PassProgress, ReadBatch
 from infoform.fitting.reading import BatchExamples, BatchPart, Reading
 from infoform.network.capture import Call
+from infoform.novelty.fit_sums import NoveltySums
 
 
 class DataPass:
@@ -28,9 +29,11 @@ class DataPass:
         network: FisherGradients,
         reader: BatchReader,
         reading: Reading,
+        novelty: NoveltySums | None = None,
     ) -> None:
         self._plan, self._accumulators = plan, accumulators
         self._network, self._reader, self._reading = network, reader, reading
+        self._novelty = novelty
         self._uniforms = SampledUniforms(reader.seed)
         self.progress = PassProgress()
 
@@ -89,6 +92,8 @@ class DataPass:
         if part.is_empty:
             progress.examples += part.whole or 0
             return 0
+        if self._novelty is not None:
+            self._novelty.begin(part.batch)
         outputs, targets = self._network.forward(part, checked=self._plan.checked)
         progress.called |= self._network.capture.calls.keys()
         progress.num_outputs = outputs.shape[1]
@@ -96,6 +101,8 @@ class DataPass:
             return 0
         size = len(outputs) if part.whole is None else part.whole
         numbers = self._reader.numbers(progress.examples, size)
+        if self._novelty is not None:
+            self._novelty.add(outputs, targets, as_tensor(numbers))
         self._backward(outputs, targets, numbers, part)
         self._score(outputs, targets)
         progress.examples += size

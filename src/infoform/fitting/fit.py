@@ -4,7 +4,7 @@ The plan of a fit (pass_plan.py) is folded by one loop. Checkpoints, several pro
 around the loop, not in it. All passes see the same sampled labels.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +17,7 @@ from infoform.fitting.fisher_gradients import FisherGradients, check_independenc
 from infoform.fitting.fit_state import FitState, UnreachedError
 from infoform.fitting.fit_task import FitTask
 from infoform.fitting.keeper import keeping
-from infoform.fitting.pass_plan import plan_passes
+from infoform.fitting.pass_plan import PassPlan, plan_passes
 from infoform.fitting.pass_runner import PassRunner
 from infoform.fitting.reader import BatchReader
 from infoform.fitting.recall import RecallingCapture
@@ -76,7 +76,7 @@ def fit_curvature(
             first_number=_num_examples(previous),
             watched=keeper.watches,
         )
-        recalling = RecallingCapture(capture, task.layers, limit=task.keep_bytes if len(plans) > 1 else 0)
+        recalling = RecallingCapture(capture, task.layers, limit=_keep_bytes(task, plans))
         network = FisherGradients(recalling, task.likelihood, task.settings.fisher, task.settings.fisher_samples)
         runner = PassRunner(task, network, reader, processes, keeper, lambda what, size: bar(f"{label}{what}", size))
         state = FitState.begin(task, previous)
@@ -95,9 +95,15 @@ def _result(task: FitTask, state: FitState, previous: Fit | None) -> Fit:
     """Return what the passes have summed, alone or together with the fit before."""
     place = task.place
     if previous is None:
-        return state.finish(0, place.keep)
-    fit = state.finish(_num_examples(previous), lambda curvature: curvature)
+        return state.finish(task, None, place.keep)
+    fit = state.finish(task, previous, lambda curvature: curvature)
     return merge_fits(previous, fit, fetch=place.fetch, keep=place.keep)
+
+
+def _keep_bytes(task: FitTask, plans: Sequence[PassPlan]) -> int:
+    """Return how much of what a last layer saw is kept, so that a second pass need not run the network."""
+    needs_network = task.novelty_bytes is not None and not plans[0].scored  # then the second pass sees every layer
+    return 0 if len(plans) == 1 or needs_network else task.keep_bytes
 
 
 def _num_examples(previous: Fit | None) -> int:

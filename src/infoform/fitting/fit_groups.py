@@ -48,10 +48,11 @@ def fit_in_groups(
     for number, (names, part) in enumerate(zip(groups, parts, strict=True), start=1):
         label = f"group {number} of {len(groups)}: "
         before = None if previous is None else _fit_of(previous, names)
+        own = task.of(names)
+        if any(fit.novelty is not None for fit in fits):  # the inputs of all layers have been seen
+            own = replace(own, novelty_bytes=None)
         try:
-            fits.append(
-                fit_curvature(task.of(names), loader, previous=before, checkpoint=part, progress=progress, label=label)
-            )
+            fits.append(fit_curvature(own, loader, previous=before, checkpoint=part, progress=progress, label=label))
         except UnreachedError as error:
             missed += 1
             if missed == len(groups):
@@ -102,7 +103,8 @@ def _joined(fits: Sequence[Fit], *, order: Iterable[str]) -> Fit:
     curvature = {name: one for fit in fits for name, one in fit.curvature.items()}
     unreached = {name: reason for fit in fits for name, reason in fit.unreached.items()}
     summary = next(fit.summary for fit in fits if fit.curvature)  # of a group that was reached, and read to the end
-    return Fit({name: curvature[name] for name in order if name in curvature}, summary, unreached)
+    novelty = next((fit.novelty for fit in fits if fit.novelty is not None), None)
+    return Fit({name: curvature[name] for name in order if name in curvature}, summary, unreached, novelty)
 
 
 def _first_batch(loader: Iterable[Any], seed: int, place: Placement) -> Batch | None:

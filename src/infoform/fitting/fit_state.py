@@ -15,6 +15,7 @@ from infoform.fitting.layer_statistics import LayerStatistics
 from infoform.fitting.pass_plan import PassPlan
 from infoform.fitting.reader import PassProgress
 from infoform.likelihoods import DataSummary
+from infoform.novelty.fit_sums import NoveltySums
 
 PassState = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # tensors and plain values of a pass that is under way
 
@@ -41,6 +42,7 @@ class FitState:
     first: PassProgress | None = None  # of the first pass, when it is over
     summary: DataSummary | None = None  # of the data
     selection: Selection | None = None  # of examples, where the first pass has selected some
+    novelty: NoveltySums | None = None  # where it is collected
     resumed: bool = False  # whether the fit was stopped before, and went on
     _under_way: PassState | None = None  # where the pass was in which it was stopped
 
@@ -50,7 +52,8 @@ class FitState:
         statistics = {name: LayerStatistics(layer, task.request, task.settings) for name, layer in task.layers.items()}
         for name, before in {} if previous is None else previous.curvature.items():
             statistics[name].use_bases_of(task.place.fetch(before))
-        return cls(tuple(task.layers), statistics)
+        novelty = None if task.novelty_bytes is None else NoveltySums(task.model, task.likelihood)
+        return cls(tuple(task.layers), statistics, novelty=novelty)
 
     @property
     def reached(self) -> Collection[str]:
@@ -78,18 +81,25 @@ class FitState:
         if len(self.unreached) == len(self.layers):
             raise UnreachedError(Fit({}, self.summary, self.unreached))
 
-    def finish(self, first_number: int, keep: Callable[[Curvature], Curvature]) -> Fit:
+    def finish(self, task: FitTask, previous: Fit | None, keep: Callable[[Curvature], Curvature]) -> Fit:
         """Return the fit when all passes are over.
 
         Args:
-            first_number: The number of the first example.
+            task: What was to be fitted.
+            previous: The fit that this one adds to, if it is an update.
             keep: Puts the curvature of a layer to where it is to be.
         """
         assert self.summary is not None
+        first_number = 0 if previous is None else previous.summary.num_examples
         numbers = range(first_number, first_number + self.summary.num_examples)
         names = [name for name in self.layers if name in self.reached]
         curvature = {name: keep(self.statistics.pop(name).finish(numbers)) for name in names}
-        return Fit(curvature, self.summary, self.unreached)
+        novelty = None
+        if self.novelty is not None and task.novelty_bytes is not None:
+            novelty = self.novelty.finish(
+                budget=task.novelty_bytes, previous=None if previous is None else previous.novelty
+            )
+        return Fit(curvature, self.summary, self.unreached, novelty)
 
     def go_on_with(self, restore: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None]) -> None:
         """Have a pass go on where it was stopped before, if it was."""
@@ -110,6 +120,9 @@ class FitState:
         if self.selection is not None:
             own, values["selection"] = self.selection.state()
             tensors |= {f"selection..{key}": value for key, value in own.items()}
+        if self.novelty is not None:
+            own, values["novelty"] = self.novelty.state()
+            tensors |= {f"novelty..{key}": value for key, value in own.items()}
         return Snapshot(self.passes + 1, tensors, values)
 
     def restore(self, saved: Snapshot) -> None:
@@ -119,6 +132,8 @@ class FitState:
         self.summary = None if values["summary"] is None else DataSummary(**values["summary"])
         if "selection" in values:
             self.selection = Selection.restored(under(saved.tensors, "selection.."), values["selection"])
+        if self.novelty is not None:
+            self.novelty.restore(under(saved.tensors, "novelty.."), values["novelty"])
         self._under_way = (saved.tensors, values["pass"]) if values["pass"] else None
         for name, one in self.statistics.items():
             one.restore(under(saved.tensors, f"sums/{name}.."))

@@ -27,6 +27,7 @@ class FitTask:
     request: StatisticsRequest
     settings: FitSettings
     place: Placement
+    novelty_bytes: int | None = None  # about what novelty may store; None where it is not collected
     keep_bytes: int = KEEP_BYTES  # for what a last layer saw: a second pass need not run the network on these examples
 
     def of(self, names: Collection[str]) -> "FitTask":
@@ -48,6 +49,7 @@ class FitTask:
             **{name: str(value) if name == "autocast" else value for name, value in settings.items()},
             "bases": sorted(self.request.bases),
             **{f"statistics '{name}'": _plain(value) for name, value in request.items()},
+            "novelty": self.novelty_bytes,
             "the fit before": None if previous is None else _digest(previous),
         }
 

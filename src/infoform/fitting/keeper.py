@@ -12,6 +12,7 @@ from infoform.fitting.checkpoint import FINISHED, Checkpoint, Snapshot
 from infoform.fitting.fit_task import FitTask
 from infoform.fitting.placement import Placement
 from infoform.likelihoods import DataSummary
+from infoform.novelty.known_inputs import pack_known, unpack_known
 
 Take = Callable[[], Snapshot]  # returns all that is needed to go on from here
 
@@ -133,6 +134,9 @@ def _pack_fit(fit: Fit) -> Snapshot:
     tensors = {f"{name}..{key}": value for name, (own, _) in packed.items() for key, value in own.items()}
     curvature = {name: settings for name, (_, settings) in packed.items()}
     values = {"curvature": curvature, "summary": asdict(fit.summary), "unreached": dict(fit.unreached)}
+    if fit.novelty is not None:
+        known, values["novelty"] = pack_known(fit.novelty)
+        tensors |= {f"novelty//{key}": value for key, value in known.items()}
     return Snapshot(FINISHED, tensors, values)
 
 
@@ -141,4 +145,7 @@ def _unpack_fit(saved: Snapshot, place: Placement) -> Fit:
         name: place.keep(unpack_curvature(under(saved.tensors, f"{name}.."), settings))
         for name, settings in saved.values["curvature"].items()
     }
-    return Fit(curvature, DataSummary(**saved.values["summary"]), saved.values["unreached"])
+    novelty = None
+    if "novelty" in saved.values:
+        novelty = unpack_known(under(saved.tensors, "novelty//"), saved.values["novelty"])
+    return Fit(curvature, DataSummary(**saved.values["summary"]), saved.values["unreached"], novelty)

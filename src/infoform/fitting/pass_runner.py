@@ -1,6 +1,7 @@
 """Carries out one pass of a fit's plan: bases that it measures along, the data, and the sums of all processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from infoform.common.files import under
@@ -47,13 +48,17 @@ class PassRunner:
         sums = {name: state.statistics[name].sums(one, last=plan.rereads) for name, one in plan.layers.items()}
         accumulators = {name: GradientAccumulator(self.task.layers[name], one, limits) for name, one in sums.items()}
         reading = self._reading(plan, state)
-        data_pass = DataPass(plan, accumulators, network=self.network, reader=self.reader, reading=reading)
+        novelty = state.novelty if plan.scored else None  # that pass reads every example once
+        data_pass = DataPass(
+            plan, accumulators, network=self.network, reader=self.reader, reading=reading, novelty=novelty
+        )
         state.go_on_with(data_pass.restore)
         loader = self.reader.loader
-        own = data_pass.run(
-            tick=self.bar(label, len(loader) if isinstance(loader, Sized) else None),
-            pause=lambda now: self.keeper.pause(lambda: state.snapshot(data_pass.state()), now=now),
-        )
+        with nullcontext() if novelty is None else novelty.watching():
+            own = data_pass.run(
+                tick=self.bar(label, len(loader) if isinstance(loader, Sized) else None),
+                pause=lambda now: self.keeper.pause(lambda: state.snapshot(data_pass.state()), now=now),
+            )
         selection = reading.selection()
         self.processes.check_parts(own.opening if self.reader.shard.stride == 1 else None)
         progress = own.of_all(self.processes.gather(own))
@@ -63,6 +68,8 @@ class PassRunner:
             )
         finished = [one for of_layer in sums.values() for one in of_layer.finished]
         self.processes.add_up(finished, device=self.reader.device)
+        if novelty is not None:
+            novelty.gather(self.processes, device=self.reader.device)
         state.finish_pass(plan, progress, selection)
 
     def _find_bases(self, plan: PassPlan, state: FitState) -> None:

@@ -6,6 +6,7 @@
 The bias, where there is one, is the last column of the matrix, and its input is 1.
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -149,6 +150,20 @@ class LayerRule(ABC):
         """
         return False
 
+    def pooled(self, module: nn.Module, x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, ...) -> (N, D)
+        """Return what novelty looks at: one row an example, of the inputs as they are or pooled over positions.
+
+        Args:
+            module: a module that the rule applies to.
+            x: first argument of one call of the module, (N, ...).
+            mask: which tokens of an example count, (N, T); None for all.
+
+        Returns:
+            The inputs where an example has one position, else mean and root mean square over positions, (N, D).
+        """
+        positions = self.inputs(module, x).permute(1, 2, 0, 3).flatten(2)  # (N, S, H * A)
+        return positions[:, 0] if positions.shape[1] == 1 else pool_positions(positions, mask=mask)
+
     def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:  # (N, ...) -> (N, A)
         """Write the inputs of examples that use the weight once (H = S = 1).
 
@@ -158,6 +173,24 @@ class LayerRule(ABC):
             out: where the rows go, (N, A).
         """
         out.copy_(self.inputs(module, x)[0, :, 0])
+
+
+def pool_positions(x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, S, A) -> (N, 2 * A)
+    """Return mean and root mean square over the positions of each example.
+
+    Args:
+        x: inputs by position, (N, S, A).
+        mask: which positions count, (N, S); of another shape it is not of these positions, and all count.
+
+    Returns:
+        Means, then root mean squares, (N, 2 * A).
+    """
+    x = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    if mask is None or mask.shape != x.shape[:2]:
+        return torch.cat([x.mean(1), torch.linalg.vector_norm(x, dim=1) / math.sqrt(x.shape[1])], dim=1)
+    kept = mask.to(x).unsqueeze(2)
+    count = kept.sum(1).clamp_min(1)
+    return torch.cat([(x * kept).sum(1) / count, ((x.square() * kept).sum(1) / count).sqrt()], dim=1)
 
 
 def _weight(module: nn.Module) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from infoform.layers.base import LayerRule
+from infoform.layers.base import LayerRule, pool_positions
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 CHANNELS = 16  # that oneDNN takes at a time;
@@ -46,6 +46,10 @@ class ConvolutionRule(LayerRule):
         patches[:, :, :size].unflatten(2, (channels, *sizes[:dims])).unflatten(-1, sizes[dims:]).copy_(x)
         patches[:, :, size:] = 1
         return patches.mT
+
+    def pooled(self, module: nn.Module, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        # channels as they are: patches of them would tell the same many times
+        return pool_positions(x.flatten(2).mT)
 
     def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:
         assert isinstance(module, self.types)

@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from infoform.common.matmul import aligned
-from infoform.layers.base import LayerRule
+from infoform.layers.base import LayerRule, pool_positions
 
 
 class LinearRule(LayerRule):
@@ -24,6 +24,11 @@ class LinearRule(LayerRule):
 
     def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:
         _write(x.reshape(len(x), x.shape[-1]), out)
+
+    def pooled(self, module: nn.Module, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        if x.dim() == 2:
+            return x
+        return pool_positions(x.reshape(len(x), -1, x.shape[-1]), mask=mask)
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         return g.reshape(1, g.shape[0], -1, g.shape[-1])

@@ -399,6 +399,29 @@ class Likelihood(ABC):
             return "the sampled networks' outputs are not finite"
         return self._worse_than_plain(prediction, targets)
 
+    def known_classes(self, outputs: Tensor, targets: Tensor | None) -> Tensor | None:  # (N, C), (N, ...) -> (N,)
+        """Return the class of each known example, by which novelty tells them apart; None where there are no classes.
+
+        Args:
+            outputs: Outputs of the network, (N, C).
+            targets: Checked targets, where there are any.
+
+        Returns:
+            Class indices (N,), or None.
+        """
+        return None
+
+    def answer_entropy(self, outputs: Tensor) -> Tensor | None:  # (N, C) -> (N,)
+        """Return how unsure the trained network's own answer is, for novelty; None where that makes no sense.
+
+        Args:
+            outputs: Outputs of the network, (N, C).
+
+        Returns:
+            Entropies (N,), or None.
+        """
+        return None
+
     def target_covariance(self, prediction: Prediction, index: int) -> Tensor:  # -> (C, C)
         """Return E[Cov(y | f)] of one example: what would be left of its target's spread if the weights were known.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from infoform.common.float64 import in_double
 from infoform.likelihoods import categorical
 from infoform.likelihoods.base import Likelihood, check_batch
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
@@ -77,6 +78,11 @@ class MultiLabel(Likelihood):
         if link == "probit":
             probs = _answers((mean * categorical.probit_scale(variance)).sigmoid())
         return categorical.summarise(_answers(outputs.draw().sigmoid()), mean, yes_no=True, probs=probs)
+
+    def answer_entropy(self, outputs: Tensor) -> Tensor | None:
+        wide = in_double(outputs)
+        yes, no = (x.sigmoid() * functional.logsigmoid(x) for x in (wide, -wide))
+        return -(yes + no).mean(1)
 
     def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:
         return lambda temperature: (samples / temperature).sigmoid().mean(0)

@@ -1,6 +1,8 @@
 """Predictions from a posterior: networks with sampled weights, or the network made linear in its weights (kinds.py)."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,6 +17,7 @@ from infoform.likelihoods import LINKS, GaussianOutputs, Likelihood, OutputCovar
 from infoform.network.batches import Batch, batch_size, device_of, read_outputs, split_batch
 from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
+from infoform.novelty.scorer import NoveltyScorer
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.kinds import (
     ASKED,
@@ -32,7 +35,7 @@ from infoform.predicting.linear import gaussian_outputs
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
 from infoform.predicting.sampled_networks import SampledNetworks
-from infoform.prediction import Prediction, join_predictions, select_examples
+from infoform.prediction import Novelty, Prediction, join_predictions, select_examples
 
 EXAMPLES = 1024  # whose covariances are found at a time, where there are few outputs
 PART_BYTES = 16 * 2**20  # of drawn outputs and of their covariances held at a time, where there are many outputs
@@ -69,6 +72,7 @@ class Predictor:
     posterior: Posterior
     temperature: float = 1.0  # T that logits are divided by
     num_outputs: int | None = None  # C, where it is known before a forward pass
+    novelty: NoveltyScorer | None = None  # where predictions tell how strange their inputs look
 
     def predict(self, batch: Batch, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""
@@ -312,18 +316,29 @@ class Predictor:
         tick: Callable[[int], None] | None = None,
     ) -> Iterator[Prediction]:
         if self._choice(options).kind != "linear":
-            for raw in self.raw_outputs(batches, options, often=often, tick=tick):
-                yield self.from_outputs(raw, options, noise=noise)
+            seen: deque[Novelty | None] = deque()  # of batches that are read, and not yet predicted
+            read = _noting(batches, lambda batch: seen.append(self._novelty_of(batch)))
+            for raw in self.raw_outputs(read, options, often=often, tick=tick):
+                yield replace(self.from_outputs(raw, options, noise=noise), input_novelty=seen.popleft())
             return
         for batch in batches:
-            last = self._last_layer_outputs(_check_size(batch))
+            with nullcontext() if self.novelty is None else self.novelty.watching(batch) as pooled:
+                last = self._last_layer_outputs(_check_size(batch))
             raws = iter([last]) if last is not None else self._in_parts(batch, options)
             parts = []
             for raw in raws:
                 parts.append(self.from_outputs(raw, options, noise=noise))
                 if tick is not None:
                     tick(len(raw))
-            yield parts[0] if len(parts) == 1 else join_predictions(parts)
+            if self.novelty is None or pooled is None or last is None:
+                novelty = self._novelty_of(batch)
+            else:  # the forward pass has shown the other layers, too
+                novelty = self.novelty.novelty_of(pooled, last.plain)
+            prediction = parts[0] if len(parts) == 1 else join_predictions(parts)
+            yield replace(prediction, input_novelty=novelty)
+
+    def _novelty_of(self, batch: Batch) -> Novelty | None:
+        return None if self.novelty is None else self.novelty.novelty(_check_size(batch))
 
     def _in_parts(self, batch: Batch, options: PredictOptions) -> Iterator[RawOutputs]:
         """Give the outputs of as many examples at a time as their C × C covariances allow."""
@@ -331,6 +346,12 @@ class Predictor:
         if self.num_outputs is not None:
             count = max(1, min(count, COVARIANCE_BYTES // (8 * self.num_outputs**2)))
         return (self._all_layers_outputs(part, options) for part in split_batch(batch, count))
+
+
+def _noting(batches: Iterable[Batch], note: Callable[[Batch], None]) -> Iterator[Batch]:
+    for batch in batches:
+        note(batch)
+        yield batch
 
 
 def _check_size(batch: Batch) -> Batch:

@@ -1,0 +1,55 @@
+"""Percentiles of novelty from known data that the network was not trained on."""
+
+from collections.abc import Callable, Iterable
+
+from infoform.common.processes import Processes
+from infoform.network.batches import Batch, batch_size
+from infoform.novelty.calibration import Calibration, Scores
+from infoform.novelty.scorer import NoveltyScorer
+
+HELD_OUT = "known data that was given for it"
+
+
+def calibrate(
+    scorer: NoveltyScorer,
+    batches: Iterable[Batch],
+    *,
+    gather: bool = False,
+    tick: Callable[[int], None] | None = None,
+) -> Calibration:
+    """Return the percentiles of these data.
+
+    Args:
+        scorer: The network and what is known of its inputs.
+        batches: Known data.
+        gather: Whether every process has a part of the data, and all return the whole.
+        tick: Called with the size of every batch that is done.
+
+    Raises:
+        ValueError: If there are no examples, the network does not take them, or its activations are not finite.
+    """
+    processes = Processes.running() if gather else Processes()
+    parts: list[Scores] = []
+    with processes.together():
+        for batch in batches:
+            if batch_size(batch):
+                parts.append(_scores(scorer, batch).to("cpu"))
+            if tick is not None:
+                tick(batch_size(batch))
+        own = Scores.joined(parts) if parts else None
+        found = [one for one in processes.gather(own) if one is not None]
+        if not found:
+            raise ValueError("novelty is calibrated on known examples, and the loader gave none; check the data.")
+        return Calibration.of(Scores.joined(found), scorer.known.layer_names, source=HELD_OUT)
+
+
+def _scores(scorer: NoveltyScorer, batch: Batch) -> Scores:
+    """Return the scores of a batch; where the network cannot take it, say so."""
+    try:
+        return scorer.scores(batch)
+    except RuntimeError as error:
+        shapes = ", ".join(str(tuple(one.shape)) for one in batch.tensors())
+        raise ValueError(
+            f"known data must be such as the network takes, and it fails on a batch of shape {shapes} "
+            f"({str(error).splitlines()[0]}); give data of the form that it was trained on."
+        ) from error
