@@ -24,6 +24,7 @@ from flat import flat_laplace
 from infoform import Laplace, plan
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.example_selection import WHOLE
+from infoform.novelty.known_inputs import pack_known
 
 Batches = list[tuple[Tensor, Tensor]]
 
@@ -134,6 +135,10 @@ class Case:
         tensors["summary"] = torch.tensor([summary.num_examples, summary.log_likelihood or 0.0], dtype=torch.float64)
         save_file(tensors, self.folder / f"{name}.{self.rank}")
 
+    def keep_known(self, name: str, laplace: Laplace) -> None:
+        assert laplace._known is not None
+        save_file(pack_known(laplace._known)[0], self.folder / f"{name}.{self.rank}")
+
     def note(self, name: str, action: Callable[[], Any]) -> None:
         try:
             action()
@@ -154,6 +159,8 @@ class Case:
             for statistics in ("all", "needed"):
                 laplace = make_laplace(wide, statistics=statistics).fit(part, progress=False)
                 self.keep(f"{name} {statistics}", laplace)
+            self.keep_known(f"{name} known", laplace)
+        self.keep_known("dealt known", make_laplace(wide).fit(dealt(double), progress=False))
         first = make_laplace(wide).fit(dealt(double), progress=False)
         self.keep("update", first.fit(parts, update=True, progress=False))
         model, large = make_large()
@@ -188,6 +195,9 @@ class Case:
         own, _ = laplace.predict_loader(batches_of(data)[: self.rank + 1], progress=False)
         assert len(own) == 4 * (self.rank + 1)
         save_file({"scores": scores_of(laplace, dealt(data))}, self.folder / f"searched.{self.rank}")
+        self.keep_known("tuned known", laplace)
+        prediction, _ = laplace.predict_loader(dealt(data), link="probit", progress=False)
+        save_file({"novelty": prediction.novelty.contiguous()}, self.folder / f"novelty.{self.rank}")
 
     def resumes(self) -> None:
         data = make_data(dtype=torch.float64)

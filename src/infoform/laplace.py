@@ -34,7 +34,7 @@ from infoform.network.layer import Layer
 from infoform.network.sharding import distributed_sampler, unwrap
 from infoform.novelty.calibrate import calibrate
 from infoform.novelty.known_inputs import KnownInputs
-from infoform.novelty.ranks import SHARE
+from infoform.novelty.ranks import LIKELY, SHARE
 from infoform.novelty.scorer import NoveltyScorer
 from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
@@ -421,7 +421,7 @@ class Laplace:
             self.temperature = best.temperature if free == "temperature" else self.temperature
             if self._known is not None:
                 scorer, batches = self._novelty_scorer(), data.on(device_of(self.model))
-                calibration = calibrate(scorer, batches, gather=data.sampler is not None)
+                calibration = calibrate(scorer, batches, sampler=data.sampler)
                 self._known = replace(scorer.known, calibration=calibration)
         self.settings = replace(self.settings, structure=own)
         self._default_prior = self._default_prior and prior is None
@@ -623,7 +623,7 @@ class Laplace:
         with progress_bar(progress) as bar, isolated(self.settings.seed, loader=loader):
             tick = bar("novelty", len(loader) if isinstance(loader, Sized) else None)
             batches = (read_batch(raw, device) for raw in loader)
-            calibration = calibrate(scorer, batches, gather=sampler is not None, tick=tick)
+            calibration = calibrate(scorer, batches, sampler=sampler, tick=tick)
         self._known = replace(scorer.known, calibration=calibration)
         return self
 
@@ -811,10 +811,11 @@ class Laplace:
         target, settings = self._plan_target(), self.settings
         request = target.request()
         sizes = {name: layer_dimensions(one, request, target.settings, use=None) for name, one in layers.items()}
-        own = sum(
+        own: float = sum(
             settings.structure.planned_bytes(size, layer=name) + self.prior.planned_bytes(size)
             for name, size in sizes.items()
         )
+        own *= 1 if settings.structure.planned_exactly else LIKELY
         every = sum(layer.shape[0] * layer.shape[1] for layer in find_layers(self.model)[0].values())
         return int(SHARE * own * every / sum(size.weights for size in sizes.values()))
 

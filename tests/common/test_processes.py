@@ -22,6 +22,7 @@ from infoform.common.processes import Processes
 from infoform.curvature.curvature import pack_curvature
 from infoform.curvature.eigenbasis import coupled_diagonal
 from infoform.network.sharding import Shard, dealt_shard, distributed_sampler, shard_of, unwrap
+from infoform.novelty.known_inputs import pack_known
 from infoform.predicting.over_loader import join_processes
 
 FISHERS = ("mc", "exact", "empirical")
@@ -113,6 +114,33 @@ def test_uneven_parts_give_the_fit_of_one_process(ran: Run, statistics: str, par
     laplace = processes.make_laplace(processes.make_model(torch.float64), statistics=statistics)
     laplace.fit(processes.batches_of(data), progress=False)
     check_same(read(ran, f"{parts} {statistics}"), laplace, tolerance=1e-9)
+
+
+def check_same_known(found: dict[str, Tensor], expected: Laplace) -> None:
+    """Compare what is known of inputs: all numbers but those of eigenvectors, whose signs are free."""
+    assert expected._known is not None
+    own = pack_known(expected._known)[0]
+    assert found.keys() == own.keys()
+    for name, value in own.items():
+        if not name.endswith(("/factor", "/places", "/directions")):
+            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", ["none", "split", "dealt"])
+def test_what_is_known_of_inputs_is_that_of_one_process(ran: Run, parts: str) -> None:
+    data = processes.make_data(dtype=torch.float64)
+    expected = processes.make_laplace(processes.make_model(torch.float64))
+    check_same_known(read(ran, f"{parts} known"), expected.fit(processes.batches_of(data), progress=False))
+
+
+def test_novelty_is_calibrated_and_told_by_all_processes(two: Run) -> None:
+    data = processes.make_data(dtype=torch.float64)
+    expected = processes.make_laplace(processes.make_model(torch.float64))
+    expected.fit(processes.batches_of(data), progress=False)
+    expected.calibrate_novelty(processes.batches_of(data), progress=False)
+    check_same_known(read(two, "tuned known"), expected)
+    novelty = expected.novelty(data.tensors[0]).novelty
+    torch.testing.assert_close(read(two, "novelty")["novelty"], novelty, rtol=1e-4, atol=1e-4)
 
 
 def test_an_update_adds_the_data_of_all_processes(ran: Run) -> None:

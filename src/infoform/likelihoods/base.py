@@ -411,14 +411,14 @@ class Likelihood(ABC):
         """
         return None
 
-    def answer_entropy(self, outputs: Tensor) -> Tensor | None:  # (N, C) -> (N,)
-        """Return how unsure the trained network's own answer is, for novelty; None where that makes no sense.
+    def answer_strangeness(self, outputs: Tensor) -> Tensor | None:  # (N, C) -> (N,)
+        """Return how strange the trained network's own answer is, for novelty; None where that makes no sense.
 
         Args:
             outputs: Outputs of the network, (N, C).
 
         Returns:
-            Entropies (N,), or None.
+            Numbers (N,) of which the order alone matters, or None.
         """
         return None
 

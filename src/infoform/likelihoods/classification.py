@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from infoform.common.float64 import in_double
 from infoform.likelihoods import categorical
 from infoform.likelihoods.base import Likelihood, check_batch, check_matrix
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
@@ -123,10 +122,8 @@ class Classification(Likelihood):
     def known_classes(self, outputs: Tensor, targets: Tensor | None) -> Tensor | None:
         return outputs.argmax(1) if targets is None else targets  # without labels the network's own answer will do
 
-    def answer_entropy(self, outputs: Tensor) -> Tensor | None:
-        # where one probability is 1 but for rounding, the others still tell: from log-probabilities in float64
-        logs = in_double(outputs).log_softmax(1)
-        return -(logs.exp() * logs).sum(1)
+    def answer_strangeness(self, outputs: Tensor) -> Tensor | None:
+        return -outputs.logsumexp(1)  # the energy: what is strange has small logits, also where one of them stands out
 
     def target_covariance(self, prediction: Prediction, index: int) -> Tensor:
         assert prediction.samples is not None

@@ -79,7 +79,7 @@ class MultiLabel(Likelihood):
             probs = _answers((mean * categorical.probit_scale(variance)).sigmoid())
         return categorical.summarise(_answers(outputs.draw().sigmoid()), mean, yes_no=True, probs=probs)
 
-    def answer_entropy(self, outputs: Tensor) -> Tensor | None:
+    def answer_strangeness(self, outputs: Tensor) -> Tensor | None:
         wide = in_double(outputs)
         yes, no = (x.sigmoid() * functional.logsigmoid(x) for x in (wide, -wide))
         return -(yes + no).mean(1)

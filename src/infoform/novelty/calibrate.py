@@ -1,9 +1,13 @@
 """Percentiles of novelty from known data that the network was not trained on."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch.utils.data import DistributedSampler
 
 from infoform.common.processes import Processes
 from infoform.network.batches import Batch, batch_size
+from infoform.network.sharding import dealt_shard
 from infoform.novelty.calibration import Calibration, Scores
 from infoform.novelty.scorer import NoveltyScorer
 
@@ -14,7 +18,7 @@ def calibrate(
     scorer: NoveltyScorer,
     batches: Iterable[Batch],
     *,
-    gather: bool = False,
+    sampler: DistributedSampler[Any] | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> Calibration:
     """Return the percentiles of these data.
@@ -22,13 +26,14 @@ def calibrate(
     Args:
         scorer: The network and what is known of its inputs.
         batches: Known data.
-        gather: Whether every process has a part of the data, and all return the whole.
+        sampler: The sampler that deals the data out to processes, if one does; then all return the whole.
         tick: Called with the size of every batch that is done.
 
     Raises:
         ValueError: If there are no examples, the network does not take them, or its activations are not finite.
     """
-    processes = Processes.running() if gather else Processes()
+    processes = Processes() if sampler is None else Processes.running()
+    shard = dealt_shard(sampler, processes)
     parts: list[Scores] = []
     with processes.together():
         for batch in batches:
@@ -37,6 +42,8 @@ def calibrate(
             if tick is not None:
                 tick(batch_size(batch))
         own = Scores.joined(parts) if parts else None
+        if own is not None:  # without the copies by which a sampler fills up
+            own = own.first(len(shard.numbers(0, len(own))))
         found = [one for one in processes.gather(own) if one is not None]
         if not found:
             raise ValueError("novelty is calibrated on known examples, and the loader gave none; check the data.")

@@ -5,7 +5,7 @@
 The parts are not independent, so that F of known examples is no χ²: its own distribution on known examples is taken.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,7 @@ from infoform.common.files import under
 from infoform.novelty.percentiles import Percentiles
 from infoform.prediction import Novelty
 
-TABLES = ("parts", "layers", "whole")
+TABLES = ("single", "whole")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +28,19 @@ class Scores:
     def __len__(self) -> int:
         return len(self.layers)
 
+    def matrix(self, names: Sequence[str]) -> Tensor:  # (N, P + L)
+        """Return the scores of these parts, then those of all layers."""
+        return torch.column_stack([*(self.parts[name] for name in names), self.layers])
+
     @staticmethod
     def joined(scores: "list[Scores]") -> "Scores":
         """Return the scores of several batches as one."""
         parts = {name: torch.cat([one.parts[name] for one in scores]) for name in scores[0].parts}
         return Scores(parts, torch.cat([one.layers for one in scores]))
+
+    def first(self, count: int) -> "Scores":
+        """Return the scores of the first examples."""
+        return Scores({name: one[:count] for name, one in self.parts.items()}, self.layers[:count])
 
     def to(self, device: torch.device | str) -> "Scores":
         """Return the same on a device."""
@@ -45,8 +53,7 @@ class Calibration:
 
     part_names: tuple[str, ...]
     layer_names: tuple[str, ...]
-    parts: Percentiles
-    layers: Percentiles
+    single: Percentiles  # of each part, then of each layer
     whole: Percentiles  # of F
     source: str  # which known examples these were
 
@@ -65,16 +72,16 @@ class Calibration:
         if len(scores) == 0:
             raise ValueError("novelty is calibrated on known examples, and the loader gave none; check the data.")
         names = tuple(scores.parts)
-        parts = torch.stack([scores.parts[name].double() for name in names], dim=1)
-        bad = int((~(parts.isfinite().all(1) & scores.layers.isfinite().all(1))).sum())
+        every = scores.matrix(names)
+        bad = int((~every.isfinite().all(1)).sum())
         if bad:
             raise ValueError(
                 f"novelty is calibrated on inputs that the network has finite activations for, got {bad} of "
-                f"{len(parts)} others; look for missing values (NaN) in the data."
+                f"{len(every)} others; look for missing values (NaN) in the data."
             )
-        tables = Percentiles.of(parts)
-        whole = Percentiles.of(_fisher(tables.log_p_values(parts)))
-        return cls(names, layer_names, tables, Percentiles.of(scores.layers), whole, source)
+        single = Percentiles.of(every)
+        whole = Percentiles.of(_fisher(single.log_p_values(every)[:, : len(names)]))
+        return cls(names, layer_names, single, whole, source)
 
     @property
     def count(self) -> int:
@@ -88,20 +95,12 @@ class Calibration:
 
     def novelty(self, scores: Scores, *, dtype: torch.dtype) -> Novelty:
         """Return the novelty of examples with these scores, in a dtype."""
-        parts = torch.stack([scores.parts[name].double() for name in self.part_names], dim=1)
-        by_part = self.parts.log_p_values(parts)
-        whole = self.whole.log_p_values(_fisher(by_part))[:, 0]
-
-        def below(log_p: Tensor) -> Tensor:
-            return -torch.expm1(log_p).to(dtype)
-
-        return Novelty(
-            below(whole),
-            below(by_part),
-            below(self.layers.log_p_values(scores.layers)),
-            self.part_names,
-            self.layer_names,
-        )
+        single = self.single.log_p_values(scores.matrix(self.part_names))
+        count = len(self.part_names)
+        whole = self.whole.log_p_values(_fisher(single[:, :count]))
+        below = torch.expm1(torch.cat([whole, single], dim=1)).neg_().to(dtype)
+        by_part, by_layer = below[:, 1 : count + 1], below[:, count + 1 :]
+        return Novelty(below[:, 0].clone(), by_part.clone(), by_layer.clone(), self.part_names, self.layer_names)
 
     def joined(self, other: "Calibration") -> "Calibration":
         """Return about the calibration on the known examples of both."""

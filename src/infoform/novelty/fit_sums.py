@@ -69,28 +69,25 @@ class NoveltySums:
             rows[LABELS] = labels
         self._pooled.calls.clear()
         others, returned = self._left_out.cut(ExampleRows(numbers.cpu(), rows))
-        for examples in (others, *returned):
-            self._sum(examples)
+        self._sum(others)
+        self._sum(ExampleRows.joined(returned))  # as one: a fit that was stopped sums them in the same way
 
     def gather(self, processes: Processes, *, device: torch.device) -> None:
         """Put the sums of all processes in the place of this one's; all must call it when the data are read."""
         left = self._left_out
-        own = (left.stride, None if self._head is None else (self._head, self._classes.classes))
-        every = processes.gather(own)
+        every = processes.gather((left.stride, self._head))
         heads = [one for _, one in every if one is not None]
         if len(set(heads)) > 1:
             raise ValueError(
-                f"the network must have one last layer in all processes, got {sorted({name for name, _ in heads})}; "
-                "use FitOptions(novelty=False)."
+                f"the network must have one last layer in all processes, got {sorted(set(heads))}; use "
+                "FitOptions(novelty=False)."
             )
-        if heads:
-            self._head = heads[0][0]
+        self._head = heads[0] if heads else None
         returned = left.widen(max(stride for stride, _ in every))
         limit = min(processes.gather(left.limit))
         while sum(processes.gather(left.count)) > limit:
             returned += left.widen(2 * left.stride)
-        for examples in returned:
-            self._sum(examples)
+        self._sum(ExampleRows.joined(returned))
         processes.add_up([*self._moments.values(), self._classes], device=device)
         if processes.count > 1:
             found = [one for one in processes.gather(left.examples()) if len(one.numbers)]
@@ -107,6 +104,9 @@ class NoveltySums:
         Raises:
             ValueError: If numbers have overflowed.
         """
+        if not any(one.count for one in self._moments.values()):  # of very few examples all may be left out
+            self._sum(self._left_out.examples())
+            self._left_out.parts = []
         moments = {name: one for name, one in self._moments.items() if one.count}
         if self._head is None or not moments or not self._classes.count:
             return previous
@@ -155,10 +155,10 @@ class NoveltySums:
         rows = examples.rows
         for name, moments in self._moments.items():
             if name in rows:
-                moments.add(rows[name])
+                moments.add(rows[name], examples.numbers)
         if self._head is None or self._head not in rows:
             return
         labels = rows.get(LABELS)
         if labels is not None and not self._classes.sums:
             self._classes.classes = rows[OUTPUTS].shape[1]
-        self._classes.add(unit_length(rows[self._head]), labels)
+        self._classes.add(unit_length(rows[self._head]), examples.numbers, labels)

@@ -59,14 +59,14 @@ class KnownInputs:
 
     def distances(self, rows: Mapping[str, Tensor], examples: int) -> Tensor:  # (N, D) by layer -> (N, L)
         """Return the log distance of each layer's inputs; of a layer that was not called, the usual one."""
+        usual = self.centre.double()
         found = [
-            gaussian.log_distance(rows[name]).double()
+            gaussian.log_distance(rows[name])
             if name in rows and rows[name].shape[1] == len(gaussian.mean)
-            else usual.double().expand(examples)
-            for (name, gaussian), usual in zip(self.layers.items(), self.centre, strict=True)
+            else usual[place].expand(examples)
+            for place, (name, gaussian) in enumerate(self.layers.items())
         ]
-        device = next((one.device for one in found if one.device.type != "cpu"), torch.device("cpu"))
-        return torch.stack([one.to(device) for one in found], dim=1)
+        return torch.stack([one.cpu() for one in found], dim=1).double()
 
     @classmethod
     def uncalibrated(cls, layers: Mapping[str, SparseGaussian], head: str, classes: SparseGaussian) -> "KnownInputs":

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoform.novelty.hashed_numbers import mixed
+
 FIRST_STRIDE = 4  # one in so many is left out of few examples
 MOST = 1000  # examples that are left out
 LEAST_LIMIT = 200  # of them, whatever bytes they take
 MOST_BYTES = 64 * 2**20  # of their pooled inputs
-MIX, WIDTH = 0x9E3779B1, 2**32
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,3 @@ class LeftOut:
 
     def _chosen(self, numbers: Tensor) -> Tensor:  # (n,)
         return mixed(numbers) % self.stride == 0
-
-
-def mixed(numbers: Tensor) -> Tensor:  # (n,)
-    """Return whole numbers below 2³² without the order of the given ones: data may repeat with any period."""
-    x = numbers.to(torch.int64) % WIDTH
-    for _ in range(2):
-        x = ((x ^ (x >> 16)) * MIX) % WIDTH
-    return x ^ (x >> 15)

@@ -1,22 +1,28 @@
-"""Running sums of rows x: how many there are, their sums by class, and their second moment.
+"""Running sums of rows x with weights w: how many there are, their sums by class, and their second moment.
 
-    n_c,    Σ_{n in c} x,    Σ x xᵀ        of up to EXACT columns
-                             Σ x xᵀ Ω, Σ x²   of more, Ω (D, SKETCH) being the same random matrix everywhere
+    Σ w,    Σ w x by class,    Σ w x xᵀ             of up to EXACT columns
+                               Σ w x xᵀ Ω, Σ w x²   of more, Ω (D, SKETCH) being the same random matrix everywhere
 
-The sums are in float64 and add up over batches, processes and the parts of an interrupted fit.
+The sums are in float64 and add up over batches, processes and the parts of an interrupted fit. Of wide rows, for which
+products cost most, all of the first WHOLE examples count and then one in STRIDE, which stands for its neighbours.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from infoform.common.float64 import in_double
+from infoform.novelty.hashed_numbers import mixed
 from infoform.novelty.sparse_gaussian import RANK, SparseGaussian, sparse_gaussian
 
 EXACT = 256  # columns whose second moment is kept whole
 SKETCH = 2 * RANK + 16  # columns of Ω
+WIDE = 128  # columns above which a part of many examples will do
+WHOLE = 1024  # first examples, which all count
+STRIDE = 4  # of the others one in so many counts
 
 
 @dataclass
@@ -26,33 +32,46 @@ class MomentSums:
     classes: int = 1
     sums: dict[str, Tensor] = field(default_factory=dict)  # by name; none before the first row
 
-    def add(self, rows: Tensor, labels: Tensor | None = None) -> None:  # (N, D), (N,)
-        """Add rows, whose class is 0 where it is not given.
+    def add(self, rows: Tensor, numbers: Tensor, labels: Tensor | None = None) -> None:  # (N, D), (N,), (N,)
+        """Add rows.
+
+        Args:
+            rows: One an example.
+            numbers: Of the examples among all of the data, on the CPU.
+            labels: Their classes; all are of class 0 where not given.
 
         Raises:
             ValueError: If the rows have another number of columns than those before.
         """
-        x = in_double(rows)
         if not self.sums:
-            self._begin(x.shape[1], x.device)
-        if x.shape[1] != self.sums["total"].shape[1]:
-            raise ValueError(
-                f"a layer must be given as many numbers at every call, got {self.sums['total'].shape[1]}, then "
-                f"{x.shape[1]}; use FitOptions(novelty=False) for this network."
-            )
+            self._begin(rows.shape[1], in_double(rows[:0]).device)
         sums = self.sums
+        if rows.shape[1] != self.columns:
+            raise ValueError(
+                f"a layer must be given as many numbers at every call, got {self.columns}, then {rows.shape[1]}; use "
+                "FitOptions(novelty=False) for this network."
+            )
+        weights = torch.ones(len(numbers), dtype=torch.float64)
+        if self.columns > WIDE:
+            weights = example_weights(numbers)
+            chosen = weights > 0
+            if not bool(chosen.all()):
+                weights, own = weights[chosen], chosen.to(rows.device)
+                rows, labels = rows[own], None if labels is None else labels[own]
+        x = self._as_summed(rows)
+        weights = weights.to(sums["count"].device)
+        weighted = x * weights.to(x)[:, None]
+        own = torch.zeros_like(weights, dtype=torch.int64) if labels is None else labels.to(weights.device)
+        sums["count"].index_add_(0, own, weights)
         if self.classes == 1 or labels is None:
-            sums["count"][0] += len(x)
-            sums["total"][0] += x.sum(0)
+            sums["total"][0] += weighted.sum(0)
         else:
-            own = labels.to(x.device)
-            sums["count"].index_add_(0, own, torch.ones_like(own, dtype=torch.float64))
-            sums["total"].index_add_(0, own, x)
+            sums["total"].index_add_(0, own, weighted.double())
         if "second" in sums:
-            sums["second"].addmm_(x.T, x)
+            sums["second"].addmm_(weighted.T, x)
         else:
-            sums["squares"] += x.square().sum(0)
-            sums["sketch"].addmm_(x.T, x @ sketch_matrix(x.shape[1]).to(x.device))
+            sums["squares"] += (weighted * x).sum(0)
+            sums["sketch"] += weighted.T @ (x @ sketch_matrix(self.columns).to(x))
 
     def state(self) -> dict[str, Tensor]:
         """Return the sums by name."""
@@ -66,8 +85,8 @@ class MomentSums:
 
     @property
     def count(self) -> int:
-        """Return the number of rows."""
-        return int(self.sums["count"].sum()) if self.sums else 0
+        """Return the number of examples that the rows stand for."""
+        return round(float(self.sums["count"].sum())) if self.sums else 0
 
     @property
     def columns(self) -> int:
@@ -99,6 +118,10 @@ class MomentSums:
         sketch = (sums["sketch"] - total.T @ (means @ random)) / examples
         return sparse_gaussian(counts, means, variance, sketch=sketch, random=random, rank=rank, class_rank=class_rank)
 
+    def _as_summed(self, rows: Tensor) -> Tensor:
+        """Return the rows in the type of their products: float64, but for a sketch of narrower numbers."""
+        return rows.float() if "sketch" in self.sums and rows.dtype != torch.float64 else in_double(rows)
+
     def _begin(self, columns: int, device: torch.device) -> None:
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64, device=device)
@@ -110,6 +133,13 @@ class MomentSums:
             self.sums |= {"squares": zeros(columns), "sketch": zeros(columns, SKETCH)}
 
 
+def example_weights(numbers: Tensor) -> Tensor:  # (N,)
+    """Return the weights of examples in the moments of wide rows, which depend on their numbers alone."""
+    chosen = (mixed(numbers) >> 12) % STRIDE == 0  # other bits than those that choose the examples left out
+    return (chosen.double() * STRIDE).masked_fill_(numbers < WHOLE, 1.0)
+
+
+@lru_cache(maxsize=64)
 def sketch_matrix(columns: int) -> Tensor:  # (D, SKETCH)
     """Return Ω, which depends on the number of columns alone."""
     generator = torch.Generator().manual_seed(columns)

@@ -10,6 +10,7 @@ so that very strange inputs can still be told from strange ones. Few levels of m
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -48,15 +49,20 @@ class Percentiles:
 
     def log_p_values(self, scores: Tensor) -> Tensor:  # (N, R) -> (N, R)
         """Return the log of the share of known examples that score higher."""
+        table = self._table
         x = scores.double().cpu().T.contiguous()  # (R, N)
-        points, levels = self.points.double().cpu(), self.levels.double().cpu()
-        tails = self.tails.double().cpu()[:, None]
-        inside = 1 - interpolated(x, points, levels.expand(len(points), -1))
-        first, last = points[:, :1], points[:, -1:]
-        above = (1 - levels[-1]).log() - (x - last) / tails
-        below = torch.log1p(-levels[0] * ((x - first).clamp_max(0) / tails).exp())
-        found = torch.where(x > last, above, torch.where(x < first, below, inside.log()))
-        return found.nan_to_num(nan=-torch.inf, neginf=-torch.inf, posinf=0.0).T.to(scores.device)
+        place = torch.searchsorted(table.points, x)  # of an interval that ends there; of equal points at the first
+        start, anchor, slope = (one.gather(1, place) for one in (table.starts, table.anchors, table.slopes))
+        excess = (x - anchor) * slope
+        # a share between two points, and an exponential beyond them
+        inside, above = torch.log1p(-start - excess), start.neg().log1p() - excess
+        below = torch.log1p(-start * excess.clamp_max(0).exp())
+        found = torch.where(place == 0, below, torch.where(place == table.points.shape[1], above, inside))
+        return found.nan_to_num_(nan=-torch.inf, neginf=-torch.inf, posinf=0.0).T.to(scores.device)
+
+    @cached_property
+    def _table(self) -> "_Intervals":
+        return _Intervals.of(self)
 
     def joined(self, other: "Percentiles") -> "Percentiles":
         """Return about the distributions of both sets of examples together."""
@@ -68,6 +74,31 @@ class Percentiles:
         even = torch.arange(1, count + 1, dtype=torch.float64) / (count + 1)
         rows, levels = len(self.points), self.levels.double().cpu()
         return interpolated(even.expand(rows, -1), levels.expand(rows, -1), self.points.double().cpu()).T
+
+
+@dataclass(frozen=True, eq=False)
+class _Intervals:
+    """The intervals between points, with those below the first and above the last: level = start + (x − anchor) slope.
+
+    Below and above, `slope` is 1 / β and the level follows an exponential.
+    """
+
+    points: Tensor  # (R, Q)
+    starts: Tensor  # (R, Q + 1)
+    anchors: Tensor  # (R, Q + 1)
+    slopes: Tensor  # (R, Q + 1)
+
+    @classmethod
+    def of(cls, one: Percentiles) -> "_Intervals":
+        points, rate = one.points.double().cpu().contiguous(), 1 / one.tails.double().cpu()[:, None]
+        levels = one.levels.double().cpu().expand_as(points)
+        steps = (points[:, 1:] - points[:, :-1]).clamp_min(torch.finfo(torch.float64).tiny)
+        return cls(
+            points,
+            torch.cat([levels[:, :1], levels], dim=1),
+            torch.cat([points[:, :1], points], dim=1),
+            torch.cat([rate, (levels[:, 1:] - levels[:, :-1]) / steps, rate], dim=1),
+        )
 
 
 def interpolated(x: Tensor, points: Tensor, values: Tensor) -> Tensor:  # (R, N), (R, Q), (R, Q) -> (R, N)

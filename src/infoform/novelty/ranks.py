@@ -7,7 +7,8 @@ from infoform.novelty.percentiles import LEVELS
 from infoform.novelty.sparse_gaussian import RANK
 
 SHARE = 0.05  # of the posterior's bytes
-LEAST_RANK = 4  # of every layer, also where the posterior is small
+LIKELY = 0.7  # of the most that a posterior can take, where its bytes depend on the data
+LEAST_RANK = 2  # of every layer, also where the posterior is small
 HEAD_RANK = 64  # of the classes' covariance, at most
 FIXED = 8  # bytes a column: mean and deviation
 TABLE = 4 * (LEVELS + 4)  # bytes a layer or part: its percentiles

@@ -2,8 +2,8 @@
 
     Σ ≈ S (R + F Fᵀ) S,    S = diag(deviation),    R = 1 − diag(F Fᵀ)
 
-F are the leading eigenpairs of the correlation matrix, in bytes, and R, the diagonal remainder, follows from them: the
-variances are exact whatever was rounded. R is at least FLOOR, so that what hardly varied is not all that counts.
+F are the leading eigenpairs of the correlation matrix, in bytes, and R, the diagonal remainder, follows from them, so
+that variances are exact whatever was rounded. But R is at least FLOOR: what hardly varied is not all that counts.
 Classes have means of their own, μ_c = μ + S P_c Q with few rows of Q, and share Σ. With y = S⁻¹ (x − μ):
 
     d² = min_c (y − P_c Q)ᵀ (R + F Fᵀ)⁻¹ (y − P_c Q),    (R + F Fᵀ)⁻¹ = R⁻¹ − B Bᵀ        Woodbury's identity
@@ -20,6 +20,7 @@ RANK = 32  # eigenpairs of a layer, at most
 FLOOR = 1e-3  # of the remainder R, as a share of a column's variance
 CONSTANT = 1e-4  # least deviation, as a share of the size of a column or of all columns: of one that never varied
 TINY = 1e-20  # the same where all columns are zero
+FEW_COLUMNS = 256  # up to which a distance is computed in float64
 EXAMPLES_PER_PAIR = 4  # examples that each eigenpair must rest on
 
 
@@ -46,15 +47,17 @@ class SparseGaussian:
 
     def log_distance(self, x: Tensor) -> Tensor:  # (N, D) -> (N,)
         """Return log(d² / D) of the nearest class; infinite where a number is not finite."""
-        form = self._form(x.device, torch.float64 if x.dtype == torch.float64 or x.device.type == "cpu" else x.dtype)
-        y = (x.to(form.mean) - form.mean) * form.inverse_deviation
-        solved = y * form.inverse_remainder - (y @ form.update) @ form.update.T  # (N, D)
-        squared = (y * solved).sum(1)
+        form = self._form(x.device, self._dtype(x))
+        # z = R^(-1/2) y, so that d² = |z|² − |z R^(1/2) B|²
+        z = (x.to(form.centre) * form.slope).sub_(form.centre)
+        along = z @ form.update  # (N, K)
+        squared = torch.linalg.vector_norm(z, dim=1).square_() - torch.linalg.vector_norm(along, dim=1).square_()
         if len(form.class_squares) > 1:
-            to_class = form.class_squares - 2 * (solved @ form.directions.T) @ form.places.T  # (N, C)
-            squared = squared + to_class.amin(1)
+            inner = z @ form.directions.T - along @ form.along_directions.T  # (N, r)
+            squared = squared + (form.class_squares - 2 * inner @ form.places.T).amin(1)
         least = 1e-12 * x.shape[1]
-        return (squared.clamp_min(least) / x.shape[1]).log().nan_to_num(nan=math.inf, posinf=math.inf)
+        logs: Tensor = (squared.clamp_min(least) / x.shape[1]).log()
+        return logs.nan_to_num(nan=math.inf, posinf=math.inf)
 
     def dense(self) -> tuple[Tensor, Tensor]:  # (C, D), (D, D)
         """Return the means and the covariance, for tests."""
@@ -74,6 +77,12 @@ class SparseGaussian:
         """Return the diagonal remainder in float64."""
         return (1 - self.loadings().square().sum(1)).clamp_min(FLOOR)
 
+    def _dtype(self, x: Tensor) -> torch.dtype:
+        """Return the type that distances are computed in: float64 unless there are many columns, or there is none."""
+        if x.dtype == torch.float64 or (x.device.type != "mps" and x.shape[1] <= FEW_COLUMNS):
+            return torch.float64
+        return torch.float32
+
     def _form(self, device: torch.device, dtype: torch.dtype) -> "_DistanceForm":
         key = (device, dtype)
         if key not in self._forms:
@@ -89,26 +98,26 @@ class SparseGaussian:
 class _DistanceForm:
     """What a distance is computed with, on one device in one dtype."""
 
-    mean: Tensor  # (D,)
-    inverse_deviation: Tensor  # (D,)
-    inverse_remainder: Tensor  # (D,)
-    update: Tensor  # B (D, K)
-    places: Tensor  # (C, r)
-    directions: Tensor  # (r, D)
+    slope: Tensor  # (D,): S⁻¹ R^(-1/2)
+    centre: Tensor  # (D,): the mean times that
+    update: Tensor  # R^(1/2) B (D, K)
+    places: Tensor  # P (C, r)
+    directions: Tensor  # Q R^(-1/2) (r, D)
+    along_directions: Tensor  # Q B (r, K)
     class_squares: Tensor  # (C,): of P_c Q
 
     @classmethod
     def of(cls, one: SparseGaussian, device: torch.device, dtype: torch.dtype) -> "_DistanceForm":
-        loadings, remainder = one.loadings().cpu(), one.remainder().cpu()
-        weighted = loadings / remainder[:, None]
-        core = torch.eye(loadings.shape[1], dtype=torch.float64) + loadings.T @ weighted
-        update = torch.linalg.solve_triangular(torch.linalg.cholesky(core), weighted.T, upper=False).T  # B
-        places, directions = one.places.cpu().double(), one.directions.cpu().double()
-        inner = (directions / remainder) @ directions.T - (directions @ update) @ (directions @ update).T  # (r, r)
-        squares = ((places @ inner) * places).sum(1)
-        squares = squares.masked_fill(one.counts.cpu() == 0, math.inf)  # a class without examples has no mean
-        deviation = one.deviation.cpu().double()
-        found = (one.mean, 1 / deviation, 1 / remainder, update, places, directions, squares)
+        root = one.remainder().sqrt()
+        loadings = one.loadings() / root[:, None]  # R^(-1/2) F
+        core = torch.eye(loadings.shape[1], dtype=torch.float64) + loadings.T @ loadings
+        update = torch.linalg.solve_triangular(torch.linalg.cholesky(core), loadings.T, upper=False).T
+        places, directions = one.places.double(), one.directions.double() / root
+        along = directions @ update
+        squares = ((places @ (directions @ directions.T - along @ along.T)) * places).sum(1)
+        squares = squares.masked_fill(one.counts == 0, math.inf)  # a class without examples has no mean
+        slope = 1 / (one.deviation.double() * root)
+        found = (slope, one.mean.double() * slope, update, places, directions, along, squares)
         return cls(*(part.to(device, dtype).contiguous() for part in found))
 
 
@@ -173,7 +182,7 @@ def leading_of_factor(factor: Tensor, rank: int) -> Tensor:  # (D, k) -> (D, K)
 def in_bytes(loadings: Tensor) -> tuple[Tensor, Tensor]:  # (D, K) -> (D, K), (K,)
     """Return whole numbers between -127 and 127, and what each column of them is to be multiplied by."""
     scale = (loadings.abs().amax(0) / 127).clamp_min(TINY) if loadings.numel() else loadings.new_zeros(0)
-    return (loadings / scale).round().to(torch.int8), scale.float()
+    return (loadings / scale).round().to(torch.int8).contiguous(), scale.float()
 
 
 def merge_gaussians(one: SparseGaussian, other: SparseGaussian) -> SparseGaussian:
@@ -197,7 +206,7 @@ def merge_gaussians(one: SparseGaussian, other: SparseGaussian) -> SparseGaussia
     deviation = variance.sqrt().clamp_min(TINY)
     rank = max(one.factor.shape[1], other.factor.shape[1])
     factor, scale = in_bytes(leading_of_factor(torch.cat(parts, dim=1) / deviation[:, None], rank))
-    mean = counts @ means / counts.sum()
+    mean = (1 - share) * one.mean.double() + share * other.mean.double()
     offsets = torch.where(counts[:, None] > 0, (means - mean) / deviation, 0)
     class_rank = min(max(one.directions.shape[0], other.directions.shape[0]), int((counts > 0).sum()) - 1)
     places, directions = _class_directions(offsets, class_rank)
@@ -230,4 +239,4 @@ def _class_directions(offsets: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (
         return offsets.new_zeros(len(offsets), 0), offsets.new_zeros(0, offsets.shape[1])
     left, values, right = torch.linalg.svd(offsets, full_matrices=False)
     root = values[:rank].sqrt()
-    return left[:, :rank] * root, root[:, None] * right[:rank]
+    return (left[:, :rank] * root).contiguous(), (root[:, None] * right[:rank]).contiguous()

@@ -1,4 +1,4 @@
-"""The answer: how unsure the trained network is of it."""
+"""The answer: how strange the trained network's own outputs are."""
 
 from typing import ClassVar
 
@@ -8,9 +8,9 @@ from infoform.novelty.parts.base import Part, Sight
 
 
 class Answer(Part):
-    """Entropy of the trained network's own answer, where it is one of classes or of yes and no."""
+    """The energy of a classifier, −log Σ exp f, or the mean entropy of yes/no answers; no part of a regression."""
 
     name: ClassVar[str] = "answer"
 
     def score(self, sight: Sight) -> Tensor | None:
-        return sight.likelihood.answer_entropy(sight.outputs)
+        return sight.likelihood.answer_strangeness(sight.outputs)

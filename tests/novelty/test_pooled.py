@@ -1,0 +1,102 @@
+"""Pooled inputs are means and root mean squares over positions, whatever the layer, and the model stays as found."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from infoform.layers.base import pool_positions
+from infoform.network.batches import Batch
+from infoform.network.coverage import find_layers
+from infoform.novelty.pooled import pooling, token_mask
+from models import MODELS, Recurrent
+
+
+def expected_rows(module: nn.Module, x: Tensor) -> Tensor:
+    """Return the definition, example by example and channel by channel."""
+    if isinstance(module, nn.Linear) and x.dim() == 2:
+        return x
+    channels = x.reshape(len(x), -1, x.shape[-1]).mT if isinstance(module, nn.Linear) else x.flatten(2)  # (N, A, S)
+    means = [[float(row.sum()) / len(row) for row in one] for one in channels]
+    roots = [[(float((row * row).sum()) / len(row)) ** 0.5 for row in one] for one in channels]
+    return torch.cat([torch.tensor(means), torch.tensor(roots)], dim=1).to(x)
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_rows_are_pooled_over_positions(case: str) -> None:
+    model, inputs = MODELS[case].model().eval(), MODELS[case].inputs()
+    layers, _ = find_layers(model)
+    seen: dict[str, list[Tensor]] = {}
+    handles = [
+        module.register_forward_hook(
+            lambda module, args, output, name=name: seen.setdefault(name, []).append(
+                expected_rows(module, args[0].detach())
+            )
+        )
+        for name, layer in layers.items()
+        for module in layer.modules
+    ]
+    with pooling(layers) as pooled:
+        pooled.begin(Batch((inputs,), {}, None))
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            model(inputs)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+    for handle in handles:
+        handle.remove()
+    rows = pooled.rows(len(inputs))
+    assert rows.keys() == seen.keys()
+    for name, row in rows.items():
+        assert_close(row, torch.stack(seen[name]).mean(0), rtol=1e-6, atol=1e-12)
+
+
+def test_tokens_that_are_padding_do_not_count() -> None:
+    x = torch.randn(2, 5, 3, dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    rows = pool_positions(x, mask=mask != 0)
+    assert_close(rows[:1], pool_positions(x[:1, :3]))
+    assert_close(rows[1:], pool_positions(x[1:]))
+    for argument in ({"attention_mask": mask}, {"src_key_padding_mask": mask == 0}):
+        assert_close(token_mask(Batch((), dict(argument), None)), mask != 0)
+
+
+def test_padding_changes_no_row() -> None:
+    layer = nn.Sequential(nn.Linear(3, 4))
+    layers, _ = find_layers(layer)
+    short = torch.randn(2, 4, 3)
+    long = torch.cat([short, 100 * torch.ones(2, 2, 3)], dim=1)
+    found = []
+    for x in (short, long):
+        mask = torch.zeros(2, x.shape[1])
+        mask[:, :4] = 1
+        with pooling(layers) as pooled:
+            pooled.begin(Batch((), {"attention_mask": mask}, None))
+            layer(x)
+        found.append(pooled.rows(2)["0"])
+    assert_close(found[0], found[1])
+
+
+def test_the_layer_that_the_outputs_come_from_is_found() -> None:
+    model = Recurrent().eval()
+    layers, _ = find_layers(model)
+    with pooling(layers, observe=True) as pooled, torch.no_grad():
+        outputs = model(torch.randn(5, 4))
+        assert pooled.last_layer(outputs) == "head"
+        assert pooled.last_layer(outputs.log_softmax(1)) == "head"
+
+
+def test_hooks_are_removed_also_after_an_error() -> None:
+    model = nn.Sequential(nn.Linear(3, 4))
+    layers, _ = find_layers(model)
+    with pytest.raises(RuntimeError), pooling(layers):
+        model(torch.randn(2, 7))
+    assert not model[0]._forward_hooks
+
+
+def test_rows_that_are_no_examples_are_left_out() -> None:
+    model = nn.Sequential(nn.Linear(3, 4))
+    layers, _ = find_layers(model)
+    with pooling(layers) as pooled:
+        model(torch.randn(6, 3))  # three windows of each of two examples, say
+    assert pooled.rows(2) == {}
