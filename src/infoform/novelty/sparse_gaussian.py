@@ -16,7 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-RANK = 8  # eigenpairs of a layer, at most; more find less of what is near, see docs/novelty-compared.md
+RANK = 32  # eigenpairs of a layer, at most
 FLOOR = 1e-3  # of the remainder R, as a share of a column's variance
 CONSTANT = 1e-4  # least deviation, as a share of the size of a column or of all columns: of one that never varied
 TINY = 1e-20  # the same where all columns are zero
