@@ -10,8 +10,8 @@ def read(count: int, size: int, columns: int = 1) -> tuple[LeftOut, list[int]]:
     """Return what is left out of so many examples in batches of a size, and the numbers of the others."""
     left, others = LeftOut(), []
     for numbers in torch.arange(count).split(size):
-        rest, returned = left.cut(ExampleRows(numbers, {"row": numbers[:, None].double().expand(-1, columns)}))
-        others += [number for part in (rest, *returned) for number in part.numbers.tolist()]
+        chosen, returned = left.cut(ExampleRows(numbers, {"row": numbers[:, None].double().expand(-1, columns)}))
+        others += numbers[~chosen].tolist() + [number for part in returned for number in part.numbers.tolist()]
     return left, others
 
 
@@ -39,8 +39,9 @@ def test_wide_rows_are_fewer() -> None:
     columns = MOST_BYTES // 8 // 300  # 300 rows at most
     left, others = LeftOut(), 0
     for numbers in torch.arange(1600).split(100):
-        rest, returned = left.cut(ExampleRows(numbers, {"row": torch.zeros(1, columns).double().expand(100, -1)}))
-        others += sum(len(one.numbers) for one in (rest, *returned))
+        rows = {"row": torch.zeros(1, columns).double().expand(100, -1)}
+        chosen, returned = left.cut(ExampleRows(numbers, rows))
+        others += int((~chosen).sum()) + sum(len(one.numbers) for one in returned)
     assert LEAST_LIMIT / 2 < left.count <= 300
     assert others + left.count == 1600
 

@@ -68,7 +68,7 @@ def test_a_sketch_finds_the_leading_pairs_and_the_exact_diagonal() -> None:
     x += 2 * torch.randn(900, columns, dtype=torch.float64) + 4
     sums = MomentSums()
     for part, numbers in zip(x.split(70), torch.arange(900).split(70), strict=True):
-        sums.add(part, numbers)
+        sums.add(part, example_weights(numbers))
     means, covariance = sums.gaussian(rank=rank).dense()
     expected = x.T.cov(correction=0)
     assert_close(means[0], x.mean(0), rtol=1e-6, atol=1e-6)
@@ -81,9 +81,10 @@ def test_parts_add_up_to_the_whole(columns: int) -> None:
     x = torch.randn(2 * WHOLE, columns, dtype=torch.float64)
     labels = torch.arange(len(x)) % 3
     whole, first, second = (MomentSums(3) for _ in range(3))
-    whole.add(x, torch.arange(len(x)), labels)
+    weights = example_weights(torch.arange(len(x)))
+    whole.add(x, weights, labels)
     for sums, part in ((first, slice(0, 700)), (second, slice(700, None))):
-        sums.add(x[part], torch.arange(len(x))[part], labels[part])
+        sums.add(x[part], weights[part], labels[part])
     for name, total in whole.state().items():
         assert_close(first.state()[name] + second.state()[name], total, rtol=1e-9, atol=1e-9)
 
@@ -100,6 +101,6 @@ def test_one_example_in_some_stands_for_its_neighbours() -> None:
 
 def test_another_number_of_columns_is_refused() -> None:
     sums = MomentSums()
-    sums.add(torch.randn(4, 3), torch.arange(4))
+    sums.add(torch.randn(4, 3), torch.ones(4))
     with pytest.raises(ValueError, match="as many numbers at every call, got 3, then 5"):
-        sums.add(torch.randn(4, 5), torch.arange(4))
+        sums.add(torch.randn(4, 5), torch.ones(4))

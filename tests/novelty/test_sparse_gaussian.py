@@ -22,7 +22,7 @@ def data(columns: int, examples: int = 400, classes: int = 1) -> tuple[Tensor, T
 
 def fitted(x: Tensor, labels: Tensor | None = None, classes: int = 1, **options: int) -> SparseGaussian:
     sums = MomentSums(classes)
-    sums.add(x, torch.arange(len(x)), labels)
+    sums.add(x, torch.ones(len(x), dtype=torch.float64), labels)
     return sums.gaussian(**{"rank": 4, "class_rank": classes - 1, **options})
 
 

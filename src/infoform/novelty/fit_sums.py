@@ -14,7 +14,7 @@ from infoform.network.batches import Batch
 from infoform.network.coverage import find_layers
 from infoform.novelty.known_inputs import KnownInputs, calibrated, unit_length
 from infoform.novelty.left_out import ExampleRows, LeftOut
-from infoform.novelty.moments import MomentSums
+from infoform.novelty.moments import WIDE, MomentSums, example_weights
 from infoform.novelty.pooled import PooledInputs, pooling
 from infoform.novelty.ranks import choose_ranks
 
@@ -68,8 +68,9 @@ class NoveltySums:
         if labels is not None:
             rows[LABELS] = labels
         self._pooled.calls.clear()
-        others, returned = self._left_out.cut(ExampleRows(numbers.cpu(), rows))
-        self._sum(others)
+        examples = ExampleRows(numbers.cpu(), rows)
+        left, returned = self._left_out.cut(examples)
+        self._sum(examples, left)
         self._sum(ExampleRows.joined(returned))  # as one: a fit that was stopped sums them in the same way
 
     def gather(self, processes: Processes, *, device: torch.device) -> None:
@@ -149,16 +150,24 @@ class NoveltySums:
         for name, one in self._moments.items():
             one.restore(under(tensors, f"moments/{name}.."))
 
-    def _sum(self, examples: ExampleRows) -> None:
-        if len(examples.numbers) == 0:
+    def _sum(self, examples: ExampleRows, left_out: Tensor | None = None) -> None:  # (n,)
+        """Add examples to all moments, but for some of them."""
+        if len(examples.numbers) == 0 or (left_out is not None and bool(left_out.all())):
             return
-        rows = examples.rows
+        rows, each = examples.rows, torch.ones(len(examples.numbers), dtype=torch.float64)
+        if left_out is not None:
+            each = each.masked_fill_(left_out, 0)
+        wide = each * example_weights(examples.numbers)
+
+        def add(moments: MomentSums, row: Tensor, labels: Tensor | None = None) -> None:
+            moments.add(row, wide if row.shape[1] > WIDE else each, labels)
+
         for name, moments in self._moments.items():
             if name in rows:
-                moments.add(rows[name], examples.numbers)
+                add(moments, rows[name])
         if self._head is None or self._head not in rows:
             return
         labels = rows.get(LABELS)
         if labels is not None and not self._classes.sums:
             self._classes.classes = rows[OUTPUTS].shape[1]
-        self._classes.add(unit_length(rows[self._head]), examples.numbers, labels)
+        add(self._classes, unit_length(rows[self._head]), labels)

@@ -48,18 +48,18 @@ class LeftOut:
     stride: int = FIRST_STRIDE
     parts: list[ExampleRows] = field(default_factory=list)
 
-    def cut(self, examples: ExampleRows) -> tuple[ExampleRows, list[ExampleRows]]:
+    def cut(self, examples: ExampleRows) -> tuple[Tensor, list[ExampleRows]]:  # -> (n,)
         """Leave some of these examples out.
 
         Returns:
-            The other examples, and those that were left out before and are no more.
+            Which examples these are, and those that were left out, now or before, and are no more.
         """
         chosen = self._chosen(examples.numbers)
         if not bool(chosen.any()):
-            return examples, []
+            return chosen, []
         own = examples.select(chosen)  # copies: a loader may write over its memory
         self.parts.append(ExampleRows(own.numbers, {name: one.cpu() for name, one in own.rows.items()}))
-        return examples.select(~chosen), self.thin_out(limit=self.limit)
+        return chosen, self.thin_out(limit=self.limit)
 
     def thin_out(self, *, limit: int) -> list[ExampleRows]:
         """Double the stride until no more are left out than the limit, and return the others."""

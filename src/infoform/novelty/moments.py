@@ -32,12 +32,12 @@ class MomentSums:
     classes: int = 1
     sums: dict[str, Tensor] = field(default_factory=dict)  # by name; none before the first row
 
-    def add(self, rows: Tensor, numbers: Tensor, labels: Tensor | None = None) -> None:  # (N, D), (N,), (N,)
+    def add(self, rows: Tensor, weights: Tensor, labels: Tensor | None = None) -> None:  # (N, D), (N,), (N,)
         """Add rows.
 
         Args:
             rows: One an example.
-            numbers: Of the examples among all of the data, on the CPU.
+            weights: Of the examples, on the CPU; those of weight 0 are left out.
             labels: Their classes; all are of class 0 where not given.
 
         Raises:
@@ -51,27 +51,25 @@ class MomentSums:
                 f"a layer must be given as many numbers at every call, got {self.columns}, then {rows.shape[1]}; use "
                 "FitOptions(novelty=False) for this network."
             )
-        weights = torch.ones(len(numbers), dtype=torch.float64)
-        if self.columns > WIDE:
-            weights = example_weights(numbers)
-            chosen = weights > 0
-            if not bool(chosen.all()):
-                weights, own = weights[chosen], chosen.to(rows.device)
-                rows, labels = rows[own], None if labels is None else labels[own]
+        places = weights.nonzero().squeeze(1)
+        if len(places) < len(weights):
+            weights, own = weights[places], places.to(rows.device)
+            rows, labels = rows[own], None if labels is None else labels[own]
         x = self._as_summed(rows)
         weights = weights.to(sums["count"].device)
         weighted = x * weights.to(x)[:, None]
-        own = torch.zeros_like(weights, dtype=torch.int64) if labels is None else labels.to(weights.device)
-        sums["count"].index_add_(0, own, weights)
         if self.classes == 1 or labels is None:
+            sums["count"][0] += weights.sum()
             sums["total"][0] += weighted.sum(0)
         else:
+            own = labels.to(weights.device)
+            sums["count"].index_add_(0, own, weights)
             sums["total"].index_add_(0, own, weighted.double())
         if "second" in sums:
             sums["second"].addmm_(weighted.T, x)
         else:
-            sums["squares"] += (weighted * x).sum(0)
-            sums["sketch"] += weighted.T @ (x @ sketch_matrix(self.columns).to(x))
+            sums["squares"] += torch.linalg.vecdot(weighted, x, dim=0)
+            sums["sketch"] += weighted.T @ (x @ sketch_matrix(self.columns, x.dtype).to(x.device))
 
     def state(self) -> dict[str, Tensor]:
         """Return the sums by name."""
@@ -140,7 +138,7 @@ def example_weights(numbers: Tensor) -> Tensor:  # (N,)
 
 
 @lru_cache(maxsize=64)
-def sketch_matrix(columns: int) -> Tensor:  # (D, SKETCH)
-    """Return Ω, which depends on the number of columns alone."""
+def sketch_matrix(columns: int, dtype: torch.dtype = torch.float64) -> Tensor:  # (D, SKETCH)
+    """Return Ω, which depends on the number of columns alone; rounded where another dtype is asked for."""
     generator = torch.Generator().manual_seed(columns)
-    return torch.randn(columns, SKETCH, dtype=torch.float64, generator=generator)
+    return torch.randn(columns, SKETCH, dtype=torch.float64, generator=generator).to(dtype)
