@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from infoform import metrics
 
-RANKS = (4, 8, 16, 32)
+RANKS, CHOSEN = (4, 8, 16, 32), 32
 WIDEST = 512  # columns of a layer whose correlations are decomposed whole; more are sketched
 Table = dict[str, Tensor]  # set -> scores
 
@@ -51,7 +51,7 @@ def log_p(known: Tensor, values: Tensor) -> Tensor:
     """Return log p-values: empirical, with an exponential tail above the 95 % point."""
     ordered, count = known.sort().values, len(known)
     top = max(10, count // 20)
-    p = (count - torch.searchsorted(ordered, values) + 1) / (count + 1)
+    p = (count - torch.searchsorted(ordered, values.contiguous()) + 1) / (count + 1)
     start, beta = ordered[-top - 1], (ordered[-top:] - ordered[-top - 1]).mean().clamp_min(1e-30)
     tail = torch.tensor((top + 1) / (count + 1)).log() - (values - start) / beta
     return torch.where(values > start, tail, p.log())
@@ -72,28 +72,32 @@ def study(sets: Mapping[str, Features]) -> dict[str, Any]:
     parts = _head_parts(sets, asked)
     for rank in RANKS:
         parts |= _typicality(sets, asked, rank)
-    parts |= {f"{name}, 8 bits": one for name, one in _typicality(sets, asked, 8, bits=8).items()}
-    parts |= {f"{name}, 16 bits": one for name, one in _typicality(sets, asked, 8, bits=16).items()}
-    chosen = ("softplus² 8", "head", "energy")
+    parts |= {f"{name}, 8 bits": one for name, one in _typicality(sets, asked, CHOSEN, bits=8).items()}
+    parts |= {f"{name}, 16 bits": one for name, one in _typicality(sets, asked, CHOSEN, bits=16).items()}
+    chosen = (f"softplus² {CHOSEN}", "head", "energy")
     plans: dict[str, tuple[Sequence[str], Sequence[float]]] = {
-        "chosen: 2 × softplus² over layers, 8 eigenpairs; head; energy": (chosen, (2, 1, 1)),
-        **{f"{rank} eigenpairs": ((f"softplus² {rank}", *chosen[1:]), (2, 1, 1)) for rank in RANKS if rank != 8},
-        **{f"eigenpairs in {bits} bits": ((f"softplus² 8, {bits} bits", *chosen[1:]), (2, 1, 1)) for bits in (8, 16)},
+        f"chosen: 2 × softplus² over layers, {CHOSEN} eigenpairs; head; energy": (chosen, (2, 1, 1)),
+        **{f"{rank} eigenpairs": ((f"softplus² {rank}", *chosen[1:]), (2, 1, 1)) for rank in RANKS if rank != CHOSEN},
+        **{
+            f"eigenpairs in {bits} bits": ((f"softplus² {CHOSEN}, {bits} bits", *chosen[1:]), (2, 1, 1))
+            for bits in (8, 16)
+        },
         "weights 1, 1, 1": (chosen, (1, 1, 1)),
         "weights 3, 1, 1": (chosen, (3, 1, 1)),
         "weights 2, 2, 1": (chosen, (2, 2, 1)),
-        "mean over layers": (("mean 8", *chosen[1:]), (2, 1, 1)),
-        "largest over layers": (("max 8", *chosen[1:]), (2, 1, 1)),
-        "p-values of layers by Fisher's rule": (("fisher 8", *chosen[1:]), (2, 1, 1)),
+        "mean over layers": ((f"mean {CHOSEN}", *chosen[1:]), (2, 1, 1)),
+        "largest over layers": ((f"max {CHOSEN}", *chosen[1:]), (2, 1, 1)),
+        "p-values of layers by Fisher's rule": ((f"fisher {CHOSEN}", *chosen[1:]), (2, 1, 1)),
         "entropy for energy": ((*chosen[:2], "entropy"), (2, 1, 1)),
         "without the answer": (chosen[:2], (2, 1)),
-        "without the head": (("softplus² 8", "energy"), (2, 1)),
+        "without the head": ((f"softplus² {CHOSEN}", "energy"), (2, 1)),
         "without typicality": (chosen[1:], (1, 1)),
-        **{f"{name} for head": (("softplus² 8", name, "energy"), (2, 1, 1)) for name in HEADS},
+        **{f"{name} for head": ((f"softplus² {CHOSEN}", name, "energy"), (2, 1, 1)) for name in HEADS},
         **{f"and {name}": ((*chosen, name), (2, 1, 1, 1)) for name in (*HEADS, "two-sided length")},
     }
     table = {
-        name: _figures(parts[name]) for name in ("softplus² 8", "head", *HEADS, "energy", "entropy", "two-sided length")
+        name: _figures(parts[name])
+        for name in (f"softplus² {CHOSEN}", "head", *HEADS, "energy", "entropy", "two-sided length")
     }
     return {
         "alone": table,

@@ -32,6 +32,7 @@ def page() -> str:
     methods = _methods(networks)
     means = {method: _mean(networks, method, networks) for method in methods}
     others = {method: mean for method, mean in means.items() if method not in OURS}
+    partly = [method for method in methods if any(method not in one["methods"] for one in networks.values())]
     best = max(others, key=lambda method: others[method])
     environment = {name: value for name, value in found["environment"].items() if name != "versions"}
     return template("novelty-compared").fill(
@@ -42,6 +43,7 @@ def page() -> str:
         best_reported=_best(networks, reported),
         networks=listed([one["title"] for one in networks.values()]),
         main=_main_table(networks, methods, reported),
+        partly=listed([f"*{method}*" for method in partly]) if partly else None,
         picture=PICTURE,
         curve_network=CURVES[1],
         rises=_rises(networks),
@@ -95,7 +97,7 @@ def _methods(networks: Found) -> list[str]:
 
 
 def _values(networks: Found, method: str, names: Any) -> Iterator[float]:
-    for name in names:
+    for name in (one for one in names if method in networks[one]["methods"]):
         yield from (one["auroc"] for one in networks[name]["methods"][method]["sets"].values())
 
 
@@ -123,7 +125,14 @@ def _main_table(networks: Found, methods: list[str], reported: list[str]) -> str
         *([networks[name]["methods"][method]["sets"][one]["auroc"] for method in methods] for name, one in places),
     ]
     cells = [bold_best([f"{value:.3f}" for value in column], column, largest=True) for column in columns]
-    alarms = [span([100 * _alarms(one["methods"][method]) for one in networks.values()], ".1f") for method in methods]
+    alarms = [
+        span([100 * _alarms(one["methods"][method]) for one in networks.values() if method in one["methods"]], ".1f")
+        for method in methods
+    ]
+    missing = [any(method not in one["methods"] for one in networks.values()) for method in methods]
+    cells[0], cells[1] = (
+        [f"({cell})" if lacks else cell for cell, lacks in zip(column, missing, strict=True)] for column in cells[:2]
+    )
     order = sorted(range(len(methods)), key=lambda row: -columns[0][row])
     head = ["", "mean of all", "mean, networks not chosen on"]
     head += [f"{networks[name]['title']}, {one}" for name, one in places]
@@ -137,7 +146,8 @@ def _title(method: str) -> str:
 
 def _network_table(one: Found, methods: list[str]) -> str:
     sets = list(one["methods"]["novelty"]["sets"])
-    names = [*methods, *(name for name in one["methods"] if name.startswith("novelty: "))]
+    names = [name for name in methods if name in one["methods"]]
+    names += [name for name in one["methods"] if name.startswith("novelty: ")]
     rows = []
     for name in names:
         told = one["methods"][name]
@@ -167,7 +177,8 @@ def _aims(networks: Found, means: Mapping[str, float]) -> Iterator[str]:
     yield _aim(
         "paintings and ImageNet no lower than the better of entropy and kNN by more than 0.005", near, missed_near
     )
-    higher = [_title(name) for name, mean in means.items() if mean > means["novelty"]]
+    everywhere = [name for name in means if all(name in one["methods"] for one in networks.values())]
+    higher = [_title(name) for name in everywhere if means[name] > means["novelty"]]
     yield "the highest mean of all methods: " + (f"missed, higher: {listed(higher)}" if higher else "reached")
     alarms = {one["title"]: _alarms(one["methods"]["novelty"]) for one in networks.values()}
     outside = [name for name, value in alarms.items() if not ALARMS[0] <= value <= ALARMS[1]]

@@ -50,8 +50,12 @@ def fitted(head: nn.Linear, train: Features, validation: Features) -> dict[str, 
         "SHE": d.SHE(None, head),
         "fDBD": d.fDBD(None, head),
     }
-    for detector in of_features.values():
-        detector.fit_features(z, y)
+    for name, detector in list(of_features.items()):
+        try:
+            detector.fit_features(z, y)
+        except ValueError as error:  # SHE wants a right answer of every class
+            print(f"pytorch-ood's {name} is left out: {error}", flush=True)
+            del of_features[name]
     react = d.ReAct(None, head)
     react.fit_feature_maps(z, y)
     scaling = d.TemperatureScaling(None)
