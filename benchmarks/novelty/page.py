@@ -15,6 +15,7 @@ SETS = {  # network -> sets whose figures the first table has
 }
 EASY = ("MNIST in colour", "MNIST in grey", "uniform noise", "normal noise")
 NEAR = ("paintings", "ImageNet")
+MARGIN = 0.02  # of AUROC, by which another score is better
 SVHN_AIM, EASY_AIM, NEAR_MARGIN, ALARMS = 0.975, 0.999, 0.005, (0.04, 0.06)
 CURVES = ("resnet56", "ResNet-56")  # the network of the picture: none that the choice was made on
 PICTURE = "novelty-corruptions.svg"
@@ -48,6 +49,8 @@ def page() -> str:
         curve_network=CURVES[1],
         rises=_rises(networks),
         aims=bullets(_aims(networks, means)),
+        margin=MARGIN,
+        worse=bullets(_worse(networks)),
         bytes=span_of_bytes(networks),
         by_network="\n\n".join(_network_table(one, methods) for one in networks.values()),
         chosen=listed([networks[name]["title"] for name in chosen]),
@@ -80,7 +83,7 @@ def draw() -> None:
         axis.set(title=name, xlabel="strength", ylim=(0, 1.02))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("share of pictures")
-    axes[0].legend(frameon=False)
+    axes[1].legend(frameon=False, loc="upper left")
     figure.savefig(DOCS / "images" / PICTURE, metadata={"Date": None})
     pyplot.close(figure)
 
@@ -154,6 +157,17 @@ def _network_table(one: Found, methods: list[str]) -> str:
         cells = [f"{told['sets'][key]['auroc']:.3f} / {100 * told['sets'][key]['fpr95']:.0f}" for key in sets]
         rows.append([_title(name), *cells, f"{100 * _alarms(told):.1f} %"])
     return f"**{one['title']}**\n\n" + table(["", *sets, "false alarms"], rows)
+
+
+def _worse(networks: Found) -> Iterator[str]:
+    """Name the sets on which another method is well ahead of novelty, and the best one there."""
+    for one in networks.values():
+        others = {name: told for name, told in one["methods"].items() if not name.startswith("novelty")}
+        for key, told in one["methods"]["novelty"]["sets"].items():
+            best = max(others, key=lambda name: others[name]["sets"][key]["auroc"])
+            value = others[best]["sets"][key]["auroc"]
+            if value > told["auroc"] + MARGIN:
+                yield f"{one['title']}, {key}: novelty {told['auroc']:.3f}, {_title(best)} {value:.3f}"
 
 
 def _aims(networks: Found, means: Mapping[str, float]) -> Iterator[str]:
