@@ -34,7 +34,7 @@ class Gaussian:
             eigenvalues, vectors = torch.linalg.eigh(y.T @ y / len(y))
             pairs = (vectors * eigenvalues.clamp_min(0).sqrt()).flip(1)[:, :rank]
         if bits < 64:
-            scale = pairs.abs().amax(0) / (2 ** (bits - 1) - 1)
+            scale = (pairs.abs().amax(0) / (2 ** (bits - 1) - 1)).clamp_min(1e-30)
             pairs = (pairs / scale).round() * scale
         self.pairs, self.remainder = pairs, (1 - pairs.square().sum(1)).clamp_min(floor)
         weighted = pairs / self.remainder[:, None]
