@@ -43,7 +43,7 @@ class Gaussian:
 
     def log_distance(self, rows: Tensor) -> Tensor:  # (N, D) -> (N,)
         y = (rows.double() - self.mean) / self.deviation
-        squared = (y.square() / self.remainder).sum(1) - (y @ self.update).square().sum(1)
+        squared: Tensor = (y.square() / self.remainder).sum(1) - (y @ self.update).square().sum(1)
         return squared.clamp_min(1e-9).log()
 
 
@@ -60,9 +60,11 @@ def log_p(known: Tensor, values: Tensor) -> Tensor:
 def joined(tables: Sequence[Table], weights: Sequence[float]) -> Table:
     """Return Fisher's sum of weighted log p-values."""
     return {
-        name: -sum(w * log_p(one["validation"], one[name]) for one, w in zip(tables, weights, strict=True))
+        name: -torch.stack(
+            [w * log_p(one["validation"], one[name]) for one, w in zip(tables, weights, strict=True)]
+        ).sum(0)
         for name in tables[0]
-    }  # type: ignore[misc]
+    }
 
 
 def study(sets: Mapping[str, Features]) -> dict[str, Any]:

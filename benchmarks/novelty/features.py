@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +40,8 @@ def extract(case: Case, cache: Path) -> None:
             found = record(model, case, one)
             labels = {"labels": sets[name].labels.numpy()} if name in sets else {}
             beside = path.with_suffix(".part.npz")
-            np.savez(beside, **found, **labels)
+            arrays: dict[str, Any] = {**found, **labels}
+            np.savez(beside, **arrays)
             beside.replace(path)
             print(f"{case.title}: {name}, {len(one)} pictures", flush=True)
     (cache / COMPLETE).touch()
