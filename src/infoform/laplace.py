@@ -125,6 +125,7 @@ class Laplace:
         self._built: Fitted | None = None
         self._present: _Present | None = None
         self._known: KnownInputs | None = None
+        self._scorer: NoveltyScorer | None = None
         self._warned = False
         self.trials: list[Trial] = []
         self.plain_trial: Trial | None = None
@@ -804,7 +805,9 @@ class Laplace:
             raise ValueError(
                 f"novelty needs what a fit has seen of every layer's inputs, and this fit {why}; fit again to have it."
             )
-        return NoveltyScorer(self.model, find_layers(self.model)[0], self.likelihood, self._known)
+        if self._scorer is None or self._scorer.known is not self._known:
+            self._scorer = NoveltyScorer(self.model, find_layers(self.model)[0], self.likelihood, self._known)
+        return self._scorer
 
     def _novelty_bytes(self, layers: Mapping[str, Layer]) -> int:
         """Return what novelty may store: a share of the posterior's bytes, had all layers one as these have."""

@@ -609,9 +609,13 @@ def test_predictions_in_float32_follow_the_model() -> None:
 
 
 def check_same(found: Prediction, expected: Prediction, *, exactly: bool = False) -> None:
-    """Compare all that two predictions hold, besides how they were made."""
+    """Compare all that two predictions hold, besides how they were made; novelty where both are of a fitted model."""
+    if expected.input_novelty is not None:
+        assert found.input_novelty is not None
+        for one in ("novelty", "by_part", "by_layer"):
+            assert_close(getattr(found.input_novelty, one), getattr(expected.input_novelty, one))
     for name, value in vars(expected).items():
-        if name in TEXTS:
+        if name in (*TEXTS, "input_novelty"):
             continue
         other = getattr(found, name)
         if isinstance(value, Tensor) and exactly:

@@ -22,7 +22,7 @@ EXACT = 256  # columns whose second moment is kept whole
 SKETCH = 2 * RANK + 16  # columns of Ω
 WIDE = 128  # columns above which a part of many examples will do
 WHOLE = 1024  # first examples, which all count
-STRIDE = 4  # of the others one in so many counts
+STRIDE = 8  # of the others one in so many counts
 
 
 @dataclass

@@ -49,7 +49,7 @@ class SparseGaussian:
         """Return log(d² / D) of the nearest class; infinite where a number is not finite."""
         form = self._form(x.device, self._dtype(x))
         # z = R^(-1/2) y, so that d² = |z|² − |z R^(1/2) B|²
-        z = (x.to(form.centre) * form.slope).sub_(form.centre)
+        z = torch.addcmul(form.offset, x.to(form.offset), form.slope)
         along = z @ form.update  # (N, K)
         squared = torch.linalg.vector_norm(z, dim=1).square_() - torch.linalg.vector_norm(along, dim=1).square_()
         if len(form.class_squares) > 1:
@@ -99,7 +99,7 @@ class _DistanceForm:
     """What a distance is computed with, on one device in one dtype."""
 
     slope: Tensor  # (D,): S⁻¹ R^(-1/2)
-    centre: Tensor  # (D,): the mean times that
+    offset: Tensor  # (D,): minus the mean times that
     update: Tensor  # R^(1/2) B (D, K)
     places: Tensor  # P (C, r)
     directions: Tensor  # Q R^(-1/2) (r, D)
@@ -117,7 +117,7 @@ class _DistanceForm:
         squares = ((places @ (directions @ directions.T - along @ along.T)) * places).sum(1)
         squares = squares.masked_fill(one.counts == 0, math.inf)  # a class without examples has no mean
         slope = 1 / (one.deviation.double() * root)
-        found = (slope, one.mean.double() * slope, update, places, directions, along, squares)
+        found = (slope, -one.mean.double() * slope, update, places, directions, along, squares)
         return cls(*(part.to(device, dtype).contiguous() for part in found))
 
 
