@@ -87,7 +87,7 @@ class TrialOutputs:
 
     def predict_few(self, place: int) -> tuple[RawOutputs, Tensor]:
         """Return the outputs of a few sampled networks for all data at a τ, and the targets."""
-        few = max(PART_SAMPLES, self.options.samples // FEW)
+        few = min(self.options.samples, max(PART_SAMPLES, self.options.samples // FEW))
         (raw,), targets = self._outputs("few", [place], self.batches, replace(self.options, samples=few))
         return raw, targets
 
