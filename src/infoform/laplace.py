@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from infoform.common import files
-from infoform.common.bytes import read_bytes
+from infoform.common.bytes import read_bytes, show_bytes
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.processes import Processes
 from infoform.common.progress import progress_bar
@@ -870,7 +870,10 @@ class Laplace:
         """Return the plan of what was fitted."""
         own, device = self.settings.resolve(structure), device_of(self.model)
         if budget is None:
-            return plan_posterior(own, self.posterior(structure=structure).layers, self.curvature, device=device)
+            plan = plan_posterior(own, self.posterior(structure=structure).layers, self.curvature, device=device)
+            if self._known is None:
+                return plan
+            return replace(plan, notes=(*plan.notes, f"novelty takes {show_bytes(self._known.nbytes)} besides"))
         return plan_ranks(
             own,
             self.curvature,

@@ -9,6 +9,7 @@ from infoform.novelty.sparse_gaussian import RANK
 SHARE = 0.05  # of the posterior's bytes
 LIKELY = 0.7  # of the most that a posterior can take, where its bytes depend on the data
 LEAST_RANK = 2  # of every layer, also where the posterior is small
+MANY_CLASSES = 64  # above which their means get half of what is left: of too few directions they all look alike
 HEAD_RANK = 64  # of the classes' covariance, at most
 FIXED = 8  # bytes a column: mean and deviation
 TABLE = 4 * (LEVELS + 4)  # bytes a layer or part: its percentiles
@@ -24,7 +25,7 @@ class Ranks:
 
 
 def choose_ranks(columns: Mapping[str, int], *, head_columns: int, classes: int, budget: int) -> Ranks:
-    """Return the most that a budget of bytes holds: half of what is left for eigenpairs of layers, half for the head.
+    """Return the most that a budget of bytes holds: half of what is left for the head, more of many classes.
 
     Args:
         columns: Pooled inputs D of each layer.
@@ -36,7 +37,8 @@ def choose_ranks(columns: Mapping[str, int], *, head_columns: int, classes: int,
     left = max(0, budget - fixed)
     directions, head = 0, min(HEAD_RANK, head_columns)
     if classes > 1:
-        directions = min(classes - 1, head_columns, max(LEAST_RANK, left // 4 // (2 * (classes + head_columns))))
+        share = left // 2 if classes > MANY_CLASSES else left // 4
+        directions = min(classes - 1, head_columns, max(LEAST_RANK, share // (2 * (classes + head_columns))))
     head = min(head, max(LEAST_RANK, left // 4 // (head_columns + 4)))
     left -= 2 * directions * (classes + head_columns) + head * (head_columns + 4)
     rank = min(RANK, max(LEAST_RANK, left // max(1, sum(columns.values()) + 4 * len(columns))))
