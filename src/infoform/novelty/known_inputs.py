@@ -133,9 +133,9 @@ def unpack_known(tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> Kno
     if "calibration" in plain:
         calibration = Calibration.unpack(under(tensors, "calibration/"), plain["calibration"], tuple(names))
     return KnownInputs(
-        {name: SparseGaussian(**under(tensors, f"layer/{name}/")) for name in names},
+        {name: SparseGaussian.of(under(tensors, f"layer/{name}/")) for name in names},
         plain["head"],
-        SparseGaussian(**under(tensors, "classes/")),
+        SparseGaussian.of(under(tensors, "classes/")),
         tensors["centre"],
         tensors["spread"],
         calibration,

@@ -10,6 +10,7 @@ Classes have means of their own, μ_c = μ + S P_c Q with few rows of Q, and sha
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -42,8 +43,21 @@ class SparseGaussian:
         return sum(one.nbytes for one in self.tensors().values())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all fields by name, for a file."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return all fields by name, for a file; but those without numbers, which have no place in it."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if value.numel()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "SparseGaussian":
+        """Return the Gaussian with these fields."""
+        columns, classes = len(tensors["mean"]), len(tensors["counts"])
+        empty = {
+            "factor": torch.zeros(columns, 0, dtype=torch.int8),
+            "scale": torch.zeros(0),
+            "places": torch.zeros(classes, 0, dtype=torch.float16),
+            "directions": torch.zeros(0, columns, dtype=torch.float16),
+        }
+        return cls(**{**empty, **tensors})
 
     def log_distance(self, x: Tensor) -> Tensor:  # (N, D) -> (N,)
         """Return log(d² / D) of the nearest class; infinite where a number is not finite."""
