@@ -44,7 +44,8 @@ installed: wheel
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python .ci/installed.py \
 		"$$(ls -t dist/*.whl | head -n 1)" "$$(ls -t dist/*.tar.gz | head -n 1)"
 
-# the peers have an environment of their own; the torchvision that they bring does not import beside this torch
+# the peers have an environment of their own; the torchvision that they bring does not import beside this torch, and
+# pytorch-ood finds one in a folder of its own, after benchmarks/novelty/peers.py has prepared for it
 bench: $(PEERS)/.ready
 	$(PEERS)/bin/python -m benchmarks.speed --missing
 
@@ -53,6 +54,7 @@ $(PEERS)/.ready: pyproject.toml constraints.txt
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt torch
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[metrics,peers]'
 	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
+	$(PEERS)/bin/python -m pip install --quiet --no-deps --target $(PEERS)/vision torchvision==0.28.0
 	touch $@
 
 clean:

@@ -27,7 +27,7 @@ RESULTS, TEMPLATES, DOCS = ROOT / "benchmarks" / "results", ROOT / "benchmarks" 
 STUDIES = ROOT / "results"  # of experiments
 PACKAGES = (
     "infoform", "torch", "numpy", "laplace-torch", "curvlinops-for-pytorch", "nngeometry", "asdfghjkl",
-    "backpack-for-pytorch", "pytorchcv",
+    "backpack-for-pytorch", "pytorchcv", "pytorch-ood",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from benchmarks import (
 )
 from benchmarks.answers import page as answers_page
 from benchmarks.common import write_page
+from benchmarks.novelty import page as novelty_page
 from benchmarks.speed import page as speed_page
 
 PAGES: dict[str, Callable[[], str]] = {  # name in docs/ -> what makes its text
@@ -30,6 +31,7 @@ PAGES: dict[str, Callable[[], str]] = {  # name in docs/ -> what makes its text
     "layer-variance": layer_variance.page,
     "mc-or-linear": mc_or_linear_page.page,
     "memory": memory_page.page,
+    "novelty-compared": novelty_page.page,
     "predict-speed": predict_speed.page,
     "predictives": predictives_page.page,
     "speed": speed_page.page,

@@ -1,6 +1,6 @@
 """From scores to novelty: p-values of each part on known examples, joined by Fisher's rule, and calibrated once more.
 
-    F = −2 Σ_k log p_k,    novelty = 1 − p(F) = the share of known examples with a smaller F
+    F = −2 Σ_k w_k log p_k,    novelty = 1 − p(F) = the share of known examples with a smaller F
 
 The parts are not independent, so that F of known examples is no χ²: its own distribution on known examples is taken.
 """
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from infoform.common.files import under
+from infoform.novelty.parts import PARTS
 from infoform.novelty.percentiles import Percentiles
 from infoform.prediction import Novelty
 
@@ -80,7 +81,7 @@ class Calibration:
                 f"{len(every)} others; look for missing values (NaN) in the data."
             )
         single = Percentiles.of(every)
-        whole = Percentiles.of(_fisher(single.log_p_values(every)[:, : len(names)]))
+        whole = Percentiles.of(_fisher(single.log_p_values(every)[:, : len(names)], names))
         return cls(names, layer_names, single, whole, source)
 
     @property
@@ -97,7 +98,7 @@ class Calibration:
         """Return the novelty of examples with these scores, in a dtype."""
         single = self.single.log_p_values(scores.matrix(self.part_names))
         count = len(self.part_names)
-        whole = self.whole.log_p_values(_fisher(single[:, :count]))
+        whole = self.whole.log_p_values(_fisher(single[:, :count], self.part_names))
         below = torch.expm1(torch.cat([whole, single], dim=1)).neg_().to(dtype)
         by_part, by_layer = below[:, 1 : count + 1], below[:, count + 1 :]
         return Novelty(below[:, 0].clone(), by_part.clone(), by_layer.clone(), self.part_names, self.layer_names)
@@ -123,5 +124,6 @@ class Calibration:
         return cls(tuple(names), layer_names, source=str(plain["source"]), **tables)
 
 
-def _fisher(log_p: Tensor) -> Tensor:  # (N, P) -> (N, 1)
-    return -2 * log_p.sum(1, keepdim=True)
+def _fisher(log_p: Tensor, names: tuple[str, ...]) -> Tensor:  # (N, P) -> (N, 1)
+    weights = log_p.new_tensor([PARTS[name].weight for name in names])
+    return -2 * (log_p @ weights).unsqueeze(1)

@@ -26,6 +26,7 @@ class Part(ABC):
     """
 
     name: ClassVar[str]
+    weight: ClassVar[float] = 1.0  # of its log p-value in Fisher's rule
 
     @abstractmethod
     def score(self, sight: Sight) -> Tensor | None:  # -> (N,)
