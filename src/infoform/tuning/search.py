@@ -18,6 +18,7 @@ from infoform.common.same_work import Identity, refusal
 
 METHODS = ("grid", "random", "optuna")
 OBJECTIVES = ("nll", "ece", "brier")
+PRECISION_RANGE = (1e-7, 1e6)  # of τ, where no other is given
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,7 @@ class Search:
         check_choice("method", self.method, METHODS)
         check_whole("trials", self.trials)
         for name in ("prior_precision", "num_data"):
-            low, high = getattr(self, name)
-            if not 0 < low <= high < math.inf:
-                raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
+            check_range(name, getattr(self, name))
 
     def run(self, score: Callable[[float, float], Trial], tick: Callable[[int], None]) -> list[Trial]:
         """Score every pair, one after the other; `score` takes (N, τ)."""
@@ -206,6 +205,19 @@ class Search:
             content |= {"plain": None if plain is None else asdict(plain), "chosen": chosen}
         temporary.write_text(json.dumps(content, indent=1))
         os.replace(temporary, self.path)
+
+
+def as_range(value: float | tuple[float, float]) -> tuple[float, float]:
+    """Return a range; a number is a range of that number alone."""
+    return (float(value), float(value)) if isinstance(value, int | float) else value
+
+
+def check_range(name: str, value: tuple[float, float]) -> tuple[float, float]:
+    """Return a range of positive numbers, or raise a ValueError."""
+    low, high = value
+    if not 0 < low <= high < math.inf:
+        raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
+    return low, high
 
 
 def best_trial(trials: Iterable[Trial], objective: str) -> Trial:

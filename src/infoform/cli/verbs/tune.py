@@ -41,7 +41,10 @@ class SearchOptions:
     low: Annotated[float, option("Search", "TAU", "Smallest prior precision to try.")] = 1e-7
     high: Annotated[float, option("Search", "TAU", "Largest prior precision to try.")] = 1e6
     num_data: Annotated[
-        str | None, option("Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does.")
+        str | None,
+        option(
+            "Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does; without --data: N,N."
+        ),
     ] = None
     temperature: Annotated[
         bool | None,
@@ -112,7 +115,13 @@ def tune(
         opened = OpenRun.load(run, model, options)
         before = opened.laplace.prior_precision
         if data is None:
-            opened.laplace.tune(per_layer=evidence.per_layer, noise=evidence.noise)
+            count = _range(search.num_data)
+            if count is not None and count[0] != count[1]:
+                raise Mistake(
+                    "--num-data without --data must be one number twice, as in 1000,1000: a range of N is searched on "
+                    f"validation data alone, got '{search.num_data}'."
+                )
+            opened.laplace.tune(per_layer=evidence.per_layer, noise=evidence.noise, num_data=count)
         else:
             if evidence.per_layer:
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
