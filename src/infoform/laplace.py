@@ -313,6 +313,7 @@ class Laplace:
         standard_errors: float = 1.0,
         method: str = "grid",
         trials: int = 27,
+        exact_trials: int | None = None,
         prior_precision: tuple[float, float] | None = None,
         num_data: float | tuple[float, float] | None = None,
         kind: str = "auto",
@@ -337,8 +338,10 @@ class Laplace:
                 together with τ), "residuals" of the fitted data (the default without), or "evidence".
             temperature: On validation data, whether T is searched together with τ; it is, where outputs are logits.
             standard_errors: How far from the best score that of the chosen τ may be; 0 takes the best.
-            method: "grid", "random" or "optuna".
+            method: "grid", "random", "halving" (random pairs, most of which see a part of the data only) or "optuna".
             trials: How many pairs (N, τ) are tried.
+            exact_trials: At how many τ, at most, all validation data are predicted; outputs at the others are combined
+                from these. 2 for sampled networks and 3 else, where not given; as many as `trials` for all of them.
             prior_precision: Range of τ that is searched; from 1e-7 (by evidence from 1e-6) to 1e6 where not given.
             num_data: N, the number of examples that the fitted ones stand for, or on validation data a range of N that
                 is searched; the number of fitted examples where not given.
@@ -377,6 +380,8 @@ class Laplace:
             check_choice("noise (with val_loader)", noise or "validation", ("residuals", "validation"))
             options = PredictOptions(self._kind(kind), samples, link, self.settings.seed if seed is None else seed)
             chosen = chosen.tuned(by_evidence=False)
+            if exact_trials is not None:
+                check_whole("exact_trials", exact_trials)
             data = ValidationData.read(val_loader, seed=options.seed)
             free = free_number(self.likelihood, temperature=temperature, noise=noise)
             sigma = self.likelihood.fitted_noise(fitted.fit.summary) if free == "noise" else self.noise
@@ -397,6 +402,7 @@ class Laplace:
                     "free": free,
                     "noise": sigma,
                     "standard_errors": check_standard_errors(standard_errors),
+                    **({} if exact_trials is None else {"exact_trials": exact_trials}),
                     **asdict(options),
                 },
             )
@@ -411,6 +417,7 @@ class Laplace:
                 Scorer(spread, search.objective),
                 search,
                 standard_errors,
+                exact_trials,
             ).run(progress=progress)
             best = tuned.best
             self.trials, self.plain_trial, self.tuning_note = tuned.trials, tuned.plain, tuned.note

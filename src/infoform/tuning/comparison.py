@@ -12,7 +12,6 @@ from infoform.tuning.scorer import Profile, Scorer, plain_outputs
 from infoform.tuning.trial_outputs import TrialOutputs
 
 TOLERANCE = 2e-4  # of the score: what a combination may be wrong by where the choice falls on it
-MOST = {False: 3, True: 2}  # τ at which all data are predicted, without and with sampled networks
 CONTENDERS = 4.0  # standard errors from the best, on the part, within which a temperature is searched on all data
 BELOW = 2  # places below the first choice
 REFINEMENTS = 3  # of the part's choice
@@ -51,8 +50,8 @@ class Comparison:
         targets = self.part_targets
         while True:
             # few networks choose too large a τ, so a smaller one is looked at, too
-            nodes = [chosen, max(0, chosen - BELOW)] if self._is_sampled and not exact else [chosen]
-            for node in nodes:
+            below = [max(0, chosen - BELOW)] if self.outputs.is_sampled and not exact else []
+            for node in [chosen, *below][: self.outputs.most_exact]:
                 if node not in exact:
                     (exact[node],), targets = self.outputs.predict_all([node])
                     plain = self.scorer.profile(plain_outputs(exact[node]), targets)
@@ -64,19 +63,15 @@ class Comparison:
                 self.outputs.predict_part([chosen])
                 errors[chosen] = self._combined(chosen, exact, targets, on_part, plain)[1]
                 trusted = trusted if self._is_trusted(errors[chosen]) else trusted - {chosen}
-            if chosen not in trusted and len(exact) == MOST[self._is_sampled]:
+            if chosen not in trusted and len(exact) >= self.outputs.most_exact:
                 chosen = self._choice(profiles, plain, errors, among=trusted)
             if chosen in trusted:
                 profiles[chosen] = self.scorer.profile(profiles[chosen].raw, targets, plain=plain)
                 return Compared(profiles, plain, frozenset(exact), chosen, targets)
 
-    @property
-    def _is_sampled(self) -> bool:
-        return self.outputs.options.kind != "linear"
-
     def _is_trusted(self, error: float) -> bool:
         """Whether a trial with such an error may be taken; few networks of the part do not tell it of many."""
-        return abs(error) <= TOLERANCE and (error == 0.0 or not self._is_sampled)
+        return abs(error) <= TOLERANCE and (error == 0.0 or not self.outputs.is_sampled)
 
     def _on_part(self, plain: Profile) -> list[Profile]:
         """Return all trials on the part, which is predicted at every τ where the choice may fall."""

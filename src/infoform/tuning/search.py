@@ -1,4 +1,4 @@
-"""Choosing N and τ by a search on validation data: a grid, at random (the paper's two), or by Optuna.
+"""Choosing N and τ by a search on validation data: a grid, at random (the paper's two), by halving, or by Optuna.
 
 All trials see the same random numbers, so that they differ by nothing but the pair (N, τ), and each is kept.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.same_work import Identity, refusal
 
-METHODS = ("grid", "random", "optuna")
+METHODS = ("grid", "random", "halving", "optuna")
 OBJECTIVES = ("nll", "ece", "brier")
 PRECISION_RANGE = (1e-7, 1e6)  # of τ, where no other is given
 
@@ -32,6 +32,7 @@ class Trial:
         temperature: T at which it scored so; 1 where it was not searched.
         noise: σ of a regression at which it scored so, where it was searched.
         estimated: Whether its outputs were combined from those of other trials.
+        examples: How many examples it was scored on, where a search by halving dropped it before it saw all of them.
 
     Example:
         ```python
@@ -47,6 +48,7 @@ class Trial:
     temperature: float = 1.0
     noise: float | None = None
     estimated: bool = False
+    examples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ class Search:
     @property
     def precisions(self) -> list[float] | None:
         """Return all τ, where they are known beforehand and N is given; else None."""
-        if self.method == "optuna" or self.num_data[0] != self.num_data[1]:
+        if self.method in ("optuna", "halving") or self.num_data[0] != self.num_data[1]:
             return None
-        return [tau for _, tau in self._pairs()]
+        return [tau for _, tau in self.pairs]
 
     def at_edge(self, trial: Trial) -> bool:
         """Whether a trial's τ lies within a hundredth of an end of the range (on its logarithmic scale)."""
@@ -111,10 +113,12 @@ class Search:
         return trial
 
     def _listed(self, done: Sequence[Trial]) -> tuple[Callable[[], tuple[float, float]], Callable[[float], None]]:
-        pairs = iter(self._pairs()[len(done) :])
+        pairs = iter(self.pairs[len(done) :])
         return lambda: next(pairs), lambda _: None
 
-    def _pairs(self) -> list[tuple[float, float]]:
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """Return all pairs (N, τ), which only Optuna does not know beforehand."""
         return self._grid() if self.method == "grid" else self._random()
 
     def _grid(self) -> list[tuple[float, float]]:
@@ -167,8 +171,10 @@ class Search:
     def identity(self) -> Identity:
         """Return all that the trials depend on."""
         own = {name: getattr(self, name) for name in ("method", "num_data", "prior_precision", "seed")}
-        if self.method == "grid":
-            own["trials"] = self.trials  # another number is another grid
+        if self.method in ("grid", "halving"):
+            own["trials"] = self.trials  # another number is another grid, or has other rounds
+        if self.method == "halving":
+            own["objective"] = self.objective  # by which pairs are dropped
         return Identity({**self.settings, **own})
 
     def read(self) -> "Found":
@@ -221,8 +227,8 @@ def check_range(name: str, value: tuple[float, float]) -> tuple[float, float]:
 
 
 def best_trial(trials: Iterable[Trial], objective: str) -> Trial:
-    """Return the trial of the smallest score; those that are not finite do not count."""
-    finite = [trial for trial in trials if math.isfinite(trial.scores[objective])]
+    """Return the trial of the smallest score; those that are not finite, or of a part of the data, do not count."""
+    finite = [trial for trial in trials if math.isfinite(trial.scores[objective]) and trial.examples is None]
     if not finite:
         raise ValueError(f"no trial gave a finite {objective}; search over larger prior precisions.")
     return min(finite, key=lambda trial: trial.scores[objective])
