@@ -49,12 +49,9 @@ class Comparison:
         chosen = self._choice(on_part, plain, examples=self.outputs.examples)
         targets = self.part_targets
         while True:
-            # few networks choose too large a τ, so a smaller one is looked at, too
-            below = [max(0, chosen - BELOW)] if self.outputs.is_sampled and not exact else []
-            for node in [chosen, *below][: self.outputs.most_exact]:
-                if node not in exact:
-                    (exact[node],), targets = self.outputs.predict_all([node])
-                    plain = self.scorer.profile(plain_outputs(exact[node]), targets)
+            for node in self._next_exact(chosen, exact):
+                (exact[node],), targets = self.outputs.predict_all([node])
+                plain = self.scorer.profile(plain_outputs(exact[node]), targets)
             profiles, errors = self._on_all(exact, targets, on_part, plain)
             contenders = {place for place, profile in enumerate(on_part) if _contends(profile, least)} | set(exact)
             trusted = {place for place in contenders if self._is_trusted(errors.get(place, 0.0))}
@@ -65,9 +62,17 @@ class Comparison:
                 trusted = trusted if self._is_trusted(errors[chosen]) else trusted - {chosen}
             if chosen not in trusted and len(exact) >= self.outputs.most_exact:
                 chosen = self._choice(profiles, plain, errors, among=trusted)
-            if chosen in trusted:
+            if chosen in trusted and not (self.outputs.is_sampled and self._next_exact(chosen, exact)):
                 profiles[chosen] = self.scorer.profile(profiles[chosen].raw, targets, plain=plain)
                 return Compared(profiles, plain, frozenset(exact), chosen, targets)
+
+    def _next_exact(self, chosen: int, exact: Collection[int]) -> list[int]:
+        """Return the places at which all data are to be predicted next, as far as there may be more of them."""
+        nodes = [chosen]
+        if self.outputs.is_sampled and chosen <= min(exact, default=chosen):
+            nodes.append(max(0, chosen - BELOW))  # few networks choose too large a τ
+        missing = [node for node in dict.fromkeys(nodes) if node not in exact]
+        return missing[: max(0, self.outputs.most_exact - len(exact))]
 
     def _is_trusted(self, error: float) -> bool:
         """Whether a trial with such an error may be taken; few networks of the part do not tell it of many."""
