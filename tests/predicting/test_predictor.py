@@ -221,13 +221,16 @@ def test_linear_is_the_likelihoods_prediction_of_the_gaussian(likelihood: str, l
 
 
 def drawn_deviations(posterior: Posterior, samples: int, *, seed: int, together: bool) -> list[dict[str, Tensor]]:
-    """Return the deviations that a prediction with this seed draws, network by network."""
-    generator = torch.Generator().manual_seed(seed)
+    """Return the deviations that a prediction with this seed has, network by network: each, and then its opposite."""
+    generator, pairs = torch.Generator().manual_seed(seed), -(-samples // 2)
     if together:
-        drawn = posterior.sample(samples, generator=generator)
-        return [{name: value[index] for name, value in drawn.items()} for index in range(samples)]
-    parts = [posterior.sample(1, generator=generator) for _ in range(samples)]
-    return [{name: value[0] for name, value in part.items()} for part in parts]
+        drawn = posterior.sample(pairs, generator=generator)
+        each = [{name: value[index] for name, value in drawn.items()} for index in range(pairs)]
+    else:
+        parts = [posterior.sample(1, generator=generator) for _ in range(pairs)]
+        each = [{name: value[0] for name, value in part.items()} for part in parts]
+    both = ((one, {name: -value for name, value in one.items()}) for one in each)
+    return [one for pair in both for one in pair][:samples]
 
 
 def networks_run_together(laplace: Laplace) -> bool:
@@ -243,8 +246,8 @@ def test_mc_equals_a_loop_over_networks_with_the_same_weights(
     if not vmapped:
         monkeypatch.setattr("infoform.predicting.sampled_networks.VMAP_WEIGHTS", 0)
     together = vmapped and networks_run_together(laplace)
-    found = laplace.predict(x, kind="mc", samples=4, seed=5)
-    networks = drawn_deviations(laplace.posterior(), 4, seed=5, together=together)
+    found = laplace.predict(x, kind="mc", samples=5, seed=5)
+    networks = drawn_deviations(laplace.posterior(), 5, seed=5, together=together)
     with torch.no_grad():
         expected = [
             read_logits(functional_call(laplace.model.eval(), laplace.weights(network), (x,))) for network in networks

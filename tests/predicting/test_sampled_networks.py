@@ -131,7 +131,7 @@ def test_weights_are_drawn_once_for_a_group_of_batches(
     counts = count_samples(monkeypatch)
     laplace.predict(x, kind=kind, samples=SAMPLES)
     once = list(counts)
-    assert sum(once) == SAMPLES
+    assert sum(once) == SAMPLES // 2  # each draw serves two networks
     outputs = 3 * SAMPLES * x.element_size()
     for limit, groups in ((2**20, 1), (11 * (x[0].nbytes + outputs), 3), (0, 5)):  # of SIZES: 4 + 1, 7 + 3, 5
         counts.clear()
@@ -220,7 +220,7 @@ def test_a_pool_is_predicted_together(kind: str, monkeypatch: pytest.MonkeyPatch
     alone = [laplace.predict(part, kind=kind, samples=SAMPLES, seed=3) for part in apart(x)]
     counts = count_samples(monkeypatch)
     outputs, plain = _pool_outputs(laplace, apart(x), SAMPLES, kind, 3, progress=False)
-    assert counts == [SAMPLES]
+    assert counts == [SAMPLES // 2]  # each draw serves two networks
     assert torch.equal(plain, torch.cat([one.plain for one in alone]))
     assert torch.equal(outputs.softmax(2), torch.cat([one.samples for one in alone if one.samples is not None], dim=1))
     chosen = acquire(laplace, iter(apart(x)), 3, kind=kind, samples=SAMPLES, seed=3, progress=False)
@@ -301,10 +301,45 @@ def test_draws_in_the_memory_of_earlier_ones_are_the_same(structure: str) -> Non
         assert torch.equal(drawn, fresh[name])
         assert structure != "inf" or drawn.data_ptr() == places[name]
     generator = torch.Generator().manual_seed(2)
-    weights = [laplace.weights(posterior.sample(1, generator=generator)) for _ in range(4)]
+    deviations = [posterior.sample(1, generator=generator) for _ in range(2)]
+    pairs = [(one, {name: -value for name, value in one.items()}) for one in deviations]
+    weights = [laplace.weights(one) for pair in pairs for one in pair]
     batch = read_inputs(x, torch.device("cpu"))
     networks = laplace._predictor(posterior).sampled(linear=False)
     (outputs,) = networks.outputs([batch], samples=4, generator=torch.Generator().manual_seed(2))
     for drawn_weights, own in zip(weights, outputs, strict=True):
         state = {name: value[0] for name, value in drawn_weights.items()}
         torch.testing.assert_close(own, torch.func.functional_call(model, state, (x,)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_opposite_networks_leave_nothing_of_the_first_order(kind: str) -> None:
+    """With a small δ the mean over any even number of networks is the trained network's output, up to δ²."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 33), nn.Tanh(), nn.Linear(33, 3)).double()
+    x = torch.randn(20, 9, dtype=torch.float64)
+    laplace = Laplace(model, "regression").fit([(x, torch.randn(20, 3, dtype=torch.float64))], progress=False)
+    for samples in (2, 3, 6):
+        found = {}
+        for precision in (1e6, 1e8):
+            laplace.prior_precision = precision
+            prediction = laplace.predict(x, kind=kind, samples=samples, seed=4)
+            assert prediction.samples is not None
+            assert len(prediction.samples) == samples
+            found[precision] = float((prediction.samples - prediction.plain).mean(0).abs().max())
+        if samples % 2:
+            assert found[1e6] > 3 * found[1e8] > 0  # one of them has no opposite
+        elif kind == "linear-mc":
+            assert found[1e6] < 1e-14
+        else:
+            assert found[1e8] < 0.02 * found[1e6]  # as δ², and not as δ
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fewer_networks_are_the_first_of_more(kind: str) -> None:
+    torch.manual_seed(0)
+    laplace, x, _ = fitted(nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(36, 3)), 2, 5, 5)
+    few, more = (laplace.predict(x, kind=kind, samples=count, seed=4).samples for count in (3, 8))
+    assert few is not None
+    assert more is not None
+    torch.testing.assert_close(few, more[:3])

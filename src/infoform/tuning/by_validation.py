@@ -26,6 +26,7 @@ from infoform.predicting.raw_outputs import RawOutputs
 from infoform.tuning.comparison import Compared, Comparison
 from infoform.tuning.halving import Round, halve, rounds
 from infoform.tuning.kept_outputs import KeptOutputs
+from infoform.tuning.sampled_comparison import SampledComparison
 from infoform.tuning.scorer import Profile, Scorer, plain_outputs
 from infoform.tuning.search import Found, Search, Trial, best_trial
 from infoform.tuning.trial_outputs import NO_TARGETS, TrialOutputs
@@ -109,7 +110,8 @@ class ValidationSearch:
         outputs.tick = bar("tune: part" if not outputs.is_whole else "tune", None)
         _, part_targets = self._checked(*self._readable(lambda: outputs.predict_part(outputs.coarse), batches))
         outputs.tick = bar("tune", None) if not outputs.is_whole else outputs.tick
-        compared = Comparison(self.scorer, outputs, part_targets, self.standard_errors).run()
+        comparison = Comparison if options.kind == "linear" else SampledComparison
+        compared = comparison(self.scorer, outputs, part_targets, self.standard_errors).run()
         trials = [
             self.scorer.trial(profile, compared.targets, count=count, tau=tau, estimated=place not in compared.exact)
             for place, (tau, profile) in enumerate(zip(precisions, compared.profiles, strict=True))

@@ -1,4 +1,4 @@
-"""Which τ to take of a list: all are compared on all data, most of them by combined outputs (see trial_outputs.py)."""
+"""Which τ to take of a list, in closed form: all are compared on all data, most of them by combined outputs."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,6 @@ from infoform.tuning.trial_outputs import TrialOutputs
 
 TOLERANCE = 2e-4  # of the score: what a combination may be wrong by where the choice falls on it
 CONTENDERS = 4.0  # standard errors from the best, on the part, within which a temperature is searched on all data
-BELOW = 2  # places below the first choice
 REFINEMENTS = 3  # of the part's choice
 
 
@@ -26,6 +25,11 @@ class Compared:
     exact: frozenset[int]  # places of trials whose outputs were predicted, not combined
     chosen: int
     targets: Tensor
+
+    @classmethod
+    def of_every(cls, profiles: list[Profile], plain: Profile, chosen: int, targets: Tensor) -> "Compared":
+        """Return trials that were all predicted."""
+        return cls(profiles, plain, frozenset(range(len(profiles))), chosen, targets)
 
 
 @dataclass
@@ -42,41 +46,27 @@ class Comparison:
         plain = self.scorer.profile(plain_outputs(self.outputs.of_part(0)), self.part_targets)
         on_part = self._on_part(plain)
         if self.outputs.is_whole or all(profile.terms is None for profile in on_part):
-            every = frozenset(range(len(on_part)))
-            return Compared(on_part, plain, every, self._choice(on_part, plain), self.part_targets)
+            return Compared.of_every(on_part, plain, self._choice(on_part, plain), self.part_targets)
         exact: dict[int, RawOutputs] = {}
         least = min(on_part, key=lambda profile: profile.score)
         chosen = self._choice(on_part, plain, examples=self.outputs.examples)
         targets = self.part_targets
         while True:
-            for node in self._next_exact(chosen, exact):
-                (exact[node],), targets = self.outputs.predict_all([node])
-                plain = self.scorer.profile(plain_outputs(exact[node]), targets)
+            (exact[chosen],), targets = self.outputs.predict_all([chosen])
+            plain = self.scorer.profile(plain_outputs(exact[chosen]), targets)
             profiles, errors = self._on_all(exact, targets, on_part, plain)
             contenders = {place for place, profile in enumerate(on_part) if _contends(profile, least)} | set(exact)
-            trusted = {place for place in contenders if self._is_trusted(errors.get(place, 0.0))}
+            trusted = {place for place in contenders if abs(errors.get(place, 0.0)) <= TOLERANCE}
             chosen = self._choice(profiles, plain, errors, among=contenders)
             if chosen not in self.outputs.predicted:  # its error is not known yet
                 self.outputs.predict_part([chosen])
                 errors[chosen] = self._combined(chosen, exact, targets, on_part, plain)[1]
-                trusted = trusted if self._is_trusted(errors[chosen]) else trusted - {chosen}
+                trusted = trusted if abs(errors[chosen]) <= TOLERANCE else trusted - {chosen}
             if chosen not in trusted and len(exact) >= self.outputs.most_exact:
                 chosen = self._choice(profiles, plain, errors, among=trusted)
-            if chosen in trusted and not (self.outputs.is_sampled and self._next_exact(chosen, exact)):
+            if chosen in trusted:
                 profiles[chosen] = self.scorer.profile(profiles[chosen].raw, targets, plain=plain)
                 return Compared(profiles, plain, frozenset(exact), chosen, targets)
-
-    def _next_exact(self, chosen: int, exact: Collection[int]) -> list[int]:
-        """Return the places at which all data are to be predicted next, as far as there may be more of them."""
-        nodes = [chosen]
-        if self.outputs.is_sampled and chosen <= min(exact, default=chosen):
-            nodes.append(max(0, chosen - BELOW))  # few networks choose too large a τ
-        missing = [node for node in dict.fromkeys(nodes) if node not in exact]
-        return missing[: max(0, self.outputs.most_exact - len(exact))]
-
-    def _is_trusted(self, error: float) -> bool:
-        """Whether a trial with such an error may be taken; few networks of the part do not tell it of many."""
-        return abs(error) <= TOLERANCE and (error == 0.0 or not self.outputs.is_sampled)
 
     def _on_part(self, plain: Profile) -> list[Profile]:
         """Return all trials on the part, which is predicted at every τ where the choice may fall."""
@@ -139,26 +129,39 @@ class Comparison:
         among: Collection[int] | None = None,
         examples: int | None = None,
     ) -> int:
-        """Return the place of the trial to take."""
-        errors = errors or {}
-        places = [
-            place
-            for place, profile in enumerate(profiles)
-            if profile.terms is not None and (among is None or place in among)
-        ]
-        if not places:
-            return 0  # none is finite, which whoever scores them says
-        # networks that guess, and say so, have a small calibration error
-        places = [place for place in places if not profiles[place].guesses(plain)] or places
-        scored = [
-            profiles[place].scored(self.outputs.precisions[place], correction=-errors.get(place, 0.0))
-            for place in places
-        ]
-        scored.append(plain.scored(math.inf))
-        found = smallest_as_good(
-            scored, standard_errors=self.standard_errors, seed=self.outputs.options.seed, examples=examples
-        )
-        return places[found]
+        kept = {place: profile for place, profile in enumerate(profiles) if among is None or place in among}
+        return place_to_take(kept, plain, self.outputs, self.standard_errors, errors=errors, examples=examples)
+
+
+def place_to_take(
+    profiles: Mapping[int, Profile],
+    plain: Profile,
+    outputs: TrialOutputs,
+    standard_errors: float,
+    *,
+    errors: Mapping[int, float] | None = None,
+    examples: int | None = None,
+) -> int:
+    """Return the place of the trial to take: of the smallest τ that is as good as the best (choice.py).
+
+    Args:
+        profiles: trials by place, scored on the same examples.
+        plain: the network alone on the same examples.
+        outputs: what the trials are of.
+        standard_errors: how far from the best a score may be.
+        errors: what is known of the errors of scores, by place.
+        examples: the number of examples that the standard error is for, where the trials have seen a part of them.
+    """
+    errors = errors or {}
+    places = [place for place, profile in profiles.items() if profile.terms is not None]
+    if not places:
+        return 0  # none is finite, which whoever scores them says
+    # networks that guess, and say so, have a small calibration error
+    places = [place for place in places if not profiles[place].guesses(plain)] or places
+    scored = [profiles[place].scored(outputs.precisions[place], correction=-errors.get(place, 0.0)) for place in places]
+    scored.append(plain.scored(math.inf))
+    found = smallest_as_good(scored, standard_errors=standard_errors, seed=outputs.options.seed, examples=examples)
+    return places[found]
 
 
 def _contends(profile: Profile, least: Profile) -> bool:

@@ -9,8 +9,8 @@ RANGE = (1 / 16, 16.0)  # of T; networks in use want between .5 and 5
 POINTS = 17  # of the first look, which has T = 1 among them
 TOLERANCE = 1e-3  # of log T
 ROUGH_POINTS, ROUGH_TOLERANCE = 9, 0.1
-NEAR = math.log(1.4)  # half of the range that is searched around a good guess
-NEAR_TOLERANCE = 1e-2  # of log T there: the loss is flat at its least
+NEAR = math.log(1.2)  # from a good guess to the places on both sides of it
+MOVES = 4  # of the guess, before the whole range is searched
 
 
 def best_temperature(
@@ -18,7 +18,8 @@ def best_temperature(
 ) -> float:
     """Return the temperature at which a loss is least.
 
-    A grid finds the valley, and Brent's method its bottom. A loss that is not finite counts as the largest.
+    A grid finds the valley, and Brent's method its bottom; around a good guess two parabolas do. A loss that is not
+    finite counts as the largest.
 
     Args:
         loss: Of a temperature.
@@ -36,12 +37,40 @@ def best_temperature(
 
     low, high = math.log(max(least, RANGE[0])), math.log(RANGE[1])
     if near is not None:
-        centre = max(math.log(near), low)
-        left, right = max(low, centre - NEAR), min(high, centre + NEAR)
-        found, _ = maximise(gain, left, right, grid=3, tolerance=NEAR_TOLERANCE)
-        at_end = (found < left + NEAR_TOLERANCE and left > low) or (found > right - NEAR_TOLERANCE and right < high)
-        if not at_end:
-            return math.exp(found)
+        found_near = _bottom(gain, max(math.log(near), low), low, high)
+        if found_near is not None:
+            return math.exp(found_near)
     grid, tolerance = (ROUGH_POINTS, ROUGH_TOLERANCE) if roughly else (POINTS, TOLERANCE)
     found, value = maximise(gain, low, high, grid=grid, tolerance=tolerance)
     return math.exp(found) if value > gain(0.0) else 1.0
+
+
+def _bottom(gain: Callable[[float], float], guess: float, low: float, high: float) -> float | None:
+    """Return the place of the largest gain near a guess, by two parabolas; None if it is not near, or at an end."""
+    known: dict[float, float] = {}
+
+    def at(place: float) -> float:
+        if place not in known:
+            known[place] = gain(place)
+        return known[place]
+
+    for _ in range(MOVES):
+        left, right = guess - NEAR, guess + NEAR
+        if left < low or right > high or not math.isfinite(at(guess) + at(left) + at(right)):
+            return None
+        if at(guess) >= max(at(left), at(right)):
+            top = _vertex(sorted((place, at(place)) for place in (left, guess, right)))
+            at(top)
+            best = max(known, key=known.__getitem__)
+            near = sorted(sorted(known, key=lambda place: abs(place - best))[:3])
+            return _vertex([(place, known[place]) for place in near]) if near[0] < best < near[2] else best
+        guess = left if at(left) > at(right) else right
+    return None
+
+
+def _vertex(points: list[tuple[float, float]]) -> float:
+    """Return where the parabola through three points has its top, or the middle one where it is flat."""
+    (a, fa), (b, fb), (c, fc) = points
+    p, q = (b - a) * (fb - fc), (b - c) * (fb - fa)
+    bend = p - q
+    return b if bend == 0 else b - ((b - a) * p - (b - c) * q) / (2 * bend)

@@ -100,6 +100,7 @@ def test_every_piece_has_its_measures(result: Result) -> None:
     assert len(rows["inf-paper isotropic mc search 0"]["tried"]) == 3
 
 
+@pytest.mark.filterwarnings("ignore:networks with sampled weights are much worse")
 def test_a_method_is_tuned_on_what_it_says_and_scored_as_by_hand(result: Result, tmp_path: Path) -> None:
     experiment, piece = Stripes(), result.pieces[f"{METHOD} 0"]
     parts = experiment.parts(SETTINGS)
