@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 from benchmarks.common import STUDIES, look_at_experiments, read_results, run_fold, template, write_page
+from benchmarks.line_search import find_least_nll
 from torch import Tensor
 
 from infoform.experiments import get_experiment
 from infoform.experiments.classification.experiment import Classification, Run, batches
 from infoform.experiments.classification.measures import measures
 from infoform.experiments.method import Method
-from infoform.experiments.search.line_search import find_least_nll
 from infoform.likelihoods import get_likelihood
 from infoform.metrics import nll
 from infoform.pages.markdown import table

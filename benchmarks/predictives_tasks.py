@@ -90,11 +90,11 @@ def digits() -> Iterator[Task]:
         train, validation, test = load_digits_parts(settings)
         model = train_classifier(train, settings)
         shuffled = test.images.flatten(1)[:, torch.randperm(64, generator=torch.Generator().manual_seed(seed))]
-        pairs = ((part.images, part.labels) for part in (train, validation, test))
+        known = [(part.images, part.labels) for part in (train, validation, test)]
         what = "the demo's CNN on 400 noisy digits; unknown: shuffled pixels"
         unknown = shuffled.reshape(test.images.shape)
         every = choices(STRUCTURES, ("linear", "mc", "linear-mc"))
-        yield Task("digits", what, seed, 3, model, "classification", *pairs, unknown, every)
+        yield Task("digits", what, seed, 3, model, "classification", known[0], known[1], known[2], unknown, every)
 
 
 def uci() -> Iterator[Task]:
@@ -117,11 +117,14 @@ def uci() -> Iterator[Task]:
                 optimizer.zero_grad()
                 functional.mse_loss(model(x[fit]), y[fit]).backward()
                 optimizer.step()
-            parts = ((x[part], y[part]) for part in (fit, validation, rows[1]))
+            train, held_out, test = ((x[part], y[part]) for part in (fit, validation, rows[1]))
             what = f"UCI {name}, one hidden layer of 50, splits 0 to 2"
             every = choices(STRUCTURES, ("linear", "mc", "linear-mc"), links=("",))
             tunings = (*TUNING, NOISE_TOO)
-            yield Task(f"uci-{name}", what, split, 3, model, "regression", *parts, None, choices=every, tunings=tunings)
+            data_of = (train, held_out, test)
+            yield Task(
+                f"uci-{name}", what, split, 3, model, "regression", *data_of, None, choices=every, tunings=tunings
+            )
 
 
 def mnist() -> Iterator[Task]:

@@ -49,15 +49,15 @@ from infoform.predicting.resumable_batches import BatchStore
 from infoform.prediction import Novelty, Prediction
 from infoform.priors import Prior, get_prior
 from infoform.saved import Archive, pack, unpack
-from infoform.tuning.by_evidence import maximise_evidence
+from infoform.tuning.by_evidence import PRECISION_RANGE, check_one_count, maximise_evidence
 from infoform.tuning.by_validation import ValidationSearch
 from infoform.tuning.choice import check_standard_errors
 from infoform.tuning.evidence import log_evidence
 from infoform.tuning.scorer import Scorer
-from infoform.tuning.search import Search, Trial
+from infoform.tuning.search import PRECISION_RANGE as SEARCHED_RANGE
+from infoform.tuning.search import Search, Trial, as_range, check_range
 from infoform.tuning.spread import Spread, free_number
 from infoform.tuning.validation_data import ValidationData
-from infoform.tuning.widening import TUNED_PRECISIONS
 
 
 class Laplace:
@@ -282,13 +282,16 @@ class Laplace:
         self,
         *,
         prior_precision: float | Mapping[str, float] | None = None,
+        num_data: float | None = None,
         structure: str | Structure | None = None,
         **options: Any,
     ) -> float:
-        """Return Laplace's log marginal likelihood of the fitted data; models and priors can be compared by it.
+        """Return Laplace's log marginal likelihood of the data; models and priors can be compared by it.
 
         Args:
             prior_precision: τ, one number or one for each layer; the object's own where not given.
+            num_data: N, where the fitted examples stand for N such examples, as a part of the training data does; the
+                object's own where not given.
             structure: Another structure than the object's own.
             options: Options of the structure that differ.
 
@@ -303,8 +306,11 @@ class Laplace:
             laplace.log_evidence(prior_precision=10.0) - laplace.log_evidence(prior_precision=1.0)
             ```
         """
-        log_likelihood = self.likelihood.log_likelihood(self._fitted().fit.summary, self.noise)
-        posterior = self.posterior(prior_precision=prior_precision, structure=structure, **options)
+        summary = self._fitted().fit.summary
+        posterior = self.posterior(prior_precision=prior_precision, num_data=num_data, structure=structure, **options)
+        count = self.num_data if num_data is None else num_data
+        assert count is not None
+        log_likelihood = count / summary.num_examples * self.likelihood.log_likelihood(summary, self.noise)
         return log_evidence(log_likelihood, posterior, self.layers)
 
     def tune(
@@ -320,8 +326,9 @@ class Laplace:
         standard_errors: float = 1.0,
         method: str = "grid",
         trials: int = 27,
-        prior_precision: tuple[float, float] = TUNED_PRECISIONS,
-        num_data: tuple[float, float] | None = None,
+        exact_trials: int | None = None,
+        prior_precision: tuple[float, float] | None = None,
+        num_data: float | tuple[float, float] | None = None,
         kind: str = "auto",
         samples: int = 100,
         link: str = "mc",
@@ -344,11 +351,14 @@ class Laplace:
                 together with τ), "residuals" of the fitted data (the default without), or "evidence".
             temperature: On validation data, whether T is searched together with τ; it is, where outputs are logits.
             standard_errors: How far from the best score that of the chosen τ may be; 0 takes the best.
-            method: "grid", "random" or "optuna".
+            method: "grid", "random", "halving" (random pairs, most of which see a part of the data only) or "optuna".
             trials: How many pairs (N, τ) are tried.
-            prior_precision: Range of τ that is searched; a grid over the default one, 1e-7 to 1e6, goes on beyond an
-                end where the score still improves by more than a standard error.
-            num_data: Range of N that is searched; the number of fitted examples where not given.
+            exact_trials: At how many τ, at most, all validation data are predicted; outputs at the others are combined
+                from these. 2 for sampled networks and 3 else, where not given; as many as `trials` for all of them.
+            prior_precision: Range of τ that is searched; from 1e-7 (by evidence 1e-6) to 1e6 where not given, and a
+                grid then goes on beyond an end where the score still improves by more than a standard error.
+            num_data: N, the number of examples that the fitted ones stand for, or on validation data a range of N that
+                is searched; the number of fitted examples where not given.
             kind: How trials predict, as for `predict`; so do `samples`, `link` and `seed`.
             samples: Number of draws.
             link: How uncertain logits become probabilities.
@@ -371,17 +381,21 @@ class Laplace:
             ```
         """
         fitted = self._fitted()
+        examples = float(fitted.fit.summary.num_examples)
         chosen, own = self._chosen_prior(prior, structure), self.settings.resolve(structure)
         if val_loader is None:
             check_choice("noise", noise or "residuals", ("residuals", "evidence"))
             check_choice("objective (without val_loader)", objective, (None, "evidence"))
             check_choice("temperature (without val_loader)", temperature or False, (False,))
-            self._tune_by_evidence(own, chosen, per_layer, free_noise=noise == "evidence")
+            span = PRECISION_RANGE if prior_precision is None else check_range("prior_precision", prior_precision)
+            count = check_one_count(examples if num_data is None else num_data)
+            self._tune_by_evidence(own, chosen, per_layer, count, span, free_noise=noise == "evidence")
         else:
             check_choice("noise (with val_loader)", noise or "validation", ("residuals", "validation"))
-            examples = float(fitted.fit.summary.num_examples)
             options = PredictOptions(self._kind(kind), samples, link, self.settings.seed if seed is None else seed)
             chosen = chosen.tuned(by_evidence=False)
+            if exact_trials is not None:
+                check_whole("exact_trials", exact_trials)
             data = ValidationData.read(val_loader, seed=options.seed)
             free = free_number(self.likelihood, temperature=temperature, noise=noise)
             sigma = self.likelihood.fitted_noise(fitted.fit.summary) if free == "noise" else self.noise
@@ -389,8 +403,8 @@ class Laplace:
                 objective=objective or "nll",
                 method=method,
                 trials=trials,
-                num_data=(examples, examples) if num_data is None else num_data,
-                prior_precision=prior_precision,
+                num_data=as_range(examples if num_data is None else num_data),
+                prior_precision=SEARCHED_RANGE if prior_precision is None else prior_precision,
                 seed=options.seed,
                 path=path,
                 settings={
@@ -400,13 +414,15 @@ class Laplace:
                     "examples": examples,
                     "validation": data.checksum,
                     "free": free,
+                    **({"temperature": self.temperature} if free == "nothing" and self.temperature != 1 else {}),
                     "noise": sigma,
                     "standard_errors": check_standard_errors(standard_errors),
+                    **({} if exact_trials is None else {"exact_trials": exact_trials}),
                     **asdict(options),
                 },
             )
             predictor = replace(self._predictor(), temperature=1.0, novelty=None)
-            spread = Spread(predictor, options, sigma, self.settings.fit.fisher, free)
+            spread = Spread(predictor, options, sigma, self.settings.fit.fisher, free, self.temperature)
             tuned = ValidationSearch(
                 data,
                 predictor,
@@ -416,7 +432,8 @@ class Laplace:
                 Scorer(spread, search.objective),
                 search,
                 standard_errors,
-                widens=method == "grid" and prior_precision == TUNED_PRECISIONS,
+                exact_trials,
+                widens=method == "grid" and prior_precision is None,
             ).run(progress=progress)
             best = tuned.best
             self.trials, self.plain_trial, self.tuning_note = tuned.trials, tuned.plain, tuned.note
@@ -838,13 +855,22 @@ class Laplace:
         """Whether the last layer is to be found by a fit that has not been made."""
         return self.settings.layers == LAST and self._built is None
 
-    def _tune_by_evidence(self, structure: Structure, prior: Prior, per_layer: bool, *, free_noise: bool) -> None:
+    def _tune_by_evidence(
+        self,
+        structure: Structure,
+        prior: Prior,
+        per_layer: bool,
+        num_data: float,
+        precision_range: tuple[float, float],
+        *,
+        free_noise: bool,
+    ) -> None:
         fitted = self._fitted()
         layers, summary = fitted.layers(structure), fitted.fit.summary
         own = prior.tuned(by_evidence=True)
 
         def build(name: str, precision: float, noise: float | None) -> LayerPosterior:
-            count = summary.num_examples * self.likelihood.information_scale(noise, self.settings.fit.fisher)
+            count = num_data * self.likelihood.information_scale(noise, self.settings.fit.fisher)
             layer_prior = fitted.prior(own.with_precision(precision), name, num_data=count)
             return layers[name].with_prior(layer_prior, count)
 
@@ -853,11 +879,14 @@ class Laplace:
             {name: self.layers[name] for name in layers},
             per_layer=per_layer,
             noise=self.noise,
-            log_likelihood=lambda noise: self.likelihood.log_likelihood(summary, noise),
+            log_likelihood=lambda noise: (
+                num_data / summary.num_examples * self.likelihood.log_likelihood(summary, noise)
+            ),
             free_noise=free_noise and self.likelihood.free_noise,
+            precision_range=precision_range,
         )
         self.prior, self.noise = own.with_precision(found.prior_precision), found.noise
-        self.num_data = float(summary.num_examples)
+        self.num_data = num_data
 
     def _chosen_prior(self, prior: str | Prior | None, structure: str | Structure | None) -> Prior:
         """Return the prior asked for, or that goes with a structure: the object's own, or the default of another."""

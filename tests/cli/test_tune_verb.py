@@ -130,6 +130,15 @@ def test_regression_by_evidence_leaves_the_noise_to_the_residuals(home: Path, su
     assert read("run/tune.json")["result"]["noise"] != before
 
 
+def test_evidence_counts_the_fitted_examples_as_so_many(fitted: Path, succeed: Call) -> None:
+    succeed("tune", "run")
+    before = read(fitted / "tune.json")["result"]
+    succeed("tune", "run", "--num-data", "5e3,5e3")
+    after = read(fitted / "tune.json")["result"]
+    assert after["num_data"] == 5000.0
+    assert after["prior_precision"] != before["prior_precision"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -138,6 +147,7 @@ def test_regression_by_evidence_leaves_the_noise_to_the_residuals(home: Path, su
         (["--data", "trees.csv", "--noise", "evidence"], "--noise is for tuning by evidence"),
         (["--noise", "free"], "noise must be one of 'residuals', 'evidence', got 'free'"),
         (["--data", "trees.csv", "--num-data", "10"], "--num-data must be two numbers"),
+        (["--num-data", "10,100"], "--num-data without --data must be one number twice"),
         (["--data", "trees.csv", "--low", "10", "--high", "1"], "prior_precision must be a range"),
         (["--data", "trees.csv", "--objective", "mse"], "objective"),
         (["--data", "trees.csv", "--kind", "quadratic"], "kind must be one of"),

@@ -34,6 +34,7 @@ def dense_log_evidence(laplace: infoform.Laplace, x: Tensor, y: Tensor, **option
         total = torch.distributions.Categorical(logits=outputs).log_prob(y).sum()
     else:
         total = torch.distributions.Normal(outputs, laplace.noise).log_prob(y).sum()
+    total = options.get("num_data", len(x)) / len(x) * total
     tau = options.get("prior_precision", laplace.prior_precision)
     for name, layer in laplace.posterior(**options).layers.items():
         prior = tau * torch.eye(layer.shape[0] * layer.shape[1]).double()  # the part of the prior centred at zero
@@ -59,6 +60,56 @@ def test_evidence_of_regression_counts_the_noise() -> None:
     for likelihood in (infoform.Regression(), infoform.Regression(noise=0.7)):
         laplace, x, y = fit(likelihood)
         assert laplace.log_evidence() == pytest.approx(dense_log_evidence(laplace, x, y), rel=1e-8)
+
+
+@pytest.mark.parametrize("structure", [*STRUCTURES, *PRESETS])
+def test_evidence_of_more_examples_than_were_fitted_equals_the_dense_formula(structure: str) -> None:
+    for likelihood in ("classification", infoform.Regression()):
+        laplace, x, y = fit(likelihood)
+        options: dict[str, Any] = {"structure": structure, "prior_precision": 3.0, "num_data": 250.0}
+        assert laplace.log_evidence(**options) == pytest.approx(dense_log_evidence(laplace, x, y, **options), rel=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["residuals", "evidence"])
+@pytest.mark.parametrize("per_layer", [False, True])
+@pytest.mark.parametrize("prior", ["isotropic", "activation"])
+def test_examples_that_stand_for_several_are_tuned_as_if_they_were_there_several_times(
+    prior: str, per_layer: bool, noise: str
+) -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(40, 4).double(), torch.randn(40, 3).double()
+    once, thrice = (
+        flat_laplace(make_model(), "regression", fisher="exact", structure="full", prior=prior, prior_rank=2).fit(
+            [(x, y)] * times, progress=False
+        )
+        for times in (1, 3)
+    )
+    once.tune(num_data=120, per_layer=per_layer, noise=noise)
+    thrice.tune(per_layer=per_layer, noise=noise)
+    assert once.num_data == thrice.num_data == 120
+    assert once.noise == pytest.approx(thrice.noise, rel=1e-9)
+    assert once.prior_precision == pytest.approx(thrice.prior_precision, rel=1e-6)
+    assert once.log_evidence() == pytest.approx(thrice.log_evidence(), rel=1e-9)
+
+
+def test_evidence_is_searched_within_the_given_range() -> None:
+    laplace, _, _ = fit()
+    free = laplace.tune().prior_precision
+    assert isinstance(free, float)
+    above = laplace.tune(prior_precision=(10 * free, 100 * free)).prior_precision
+    assert above == pytest.approx(10 * free, rel=0.011)
+    assert laplace.tune(prior_precision=(free / 2, free * 2)).prior_precision == pytest.approx(free, rel=0.03)
+
+
+def test_a_number_of_data_that_evidence_cannot_have_is_refused() -> None:
+    laplace, _, _ = fit()
+    before = laplace.prior_precision
+    for count in ((10.0, 100.0), 0.0, -3.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="num_data by evidence must be one positive and finite number, got"):
+            laplace.tune(num_data=count)
+    with pytest.raises(ValueError, match="prior_precision must be a range of positive numbers"):
+        laplace.tune(prior_precision=(0.0, 1.0))
+    assert (laplace.prior_precision, laplace.num_data) == (before, 40.0)
 
 
 def test_evidence_needs_targets() -> None:

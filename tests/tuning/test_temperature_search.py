@@ -206,3 +206,19 @@ def test_a_good_guess_saves_most_of_the_search(best: float, guess: float) -> Non
     assert found == pytest.approx(best, rel=2e-2)
     assert valley(found) - valley(best) < 5e-5
     assert len(calls) < 8 or guess in (0.7, 4.0)
+
+
+def test_a_temperature_that_is_not_searched_stays_and_counts() -> None:
+    """Trials of τ alone are scored at the temperature that predictions have."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 12), nn.Tanh(), nn.Linear(12, 3))
+    x, y = torch.randn(90, 4), torch.randint(3, (90,))
+    laplace = infoform.Laplace(model, "classification").fit([(x[:40], y[:40])], progress=False)
+    laplace.temperature = 3.0
+    laplace.tune([(x[40:], y[40:])], temperature=False, progress=False)
+    assert laplace.temperature == 3.0
+    taken = next(trial for trial in laplace.trials if trial.prior_precision == laplace.prior_precision)
+    probs = laplace.predict(x[40:]).probs
+    assert probs is not None
+    assert taken.temperature == 3.0
+    assert taken.scores["nll"] == pytest.approx(float(functional.nll_loss(probs.log(), y[40:])), rel=1e-5)

@@ -145,6 +145,43 @@ def test_an_interrupted_search_does_not_predict_the_same_again(tmp_path: Path, m
     assert len(json.loads(path.read_text())["trials"]) == 27
 
 
+def test_exact_trials_are_as_many_as_asked_for_at_most() -> None:
+    model, train, validation = trained()
+    laplace = infoform.Laplace(model, "classification").fit(train, progress=False)
+    for kind, most in (("linear", 1), ("mc", 1), ("mc", 6), ("linear-mc", 26)):
+        laplace.tune(validation, kind=kind, samples=10, exact_trials=most, progress=False)
+        exact = [trial for trial in laplace.trials if not trial.estimated]
+        assert 1 <= len(exact) <= most
+        assert kind == "linear" or not laplace.trials[place(laplace)].estimated
+    refused: list[Any] = [0, -1, 2.0, True]
+    for bad in refused:
+        with pytest.raises(ValueError, match="exact_trials must be a whole number of at least 1"):
+            laplace.tune(validation, exact_trials=bad, progress=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_exact_trials_as_trials_are_an_exhaustive_search(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, train, validation = trained()
+    laplace = infoform.Laplace(model, "classification").fit(train, progress=False)
+    options: dict[str, Any] = {"kind": kind, "samples": 10, "trials": 9}
+    asked = laplace.tune(validation, exact_trials=9, **options, progress=False).trials
+    assert not any(trial.estimated for trial in asked)
+    exhaustively(laplace, validation, monkeypatch, **options)
+    assert laplace.trials == asked
+
+
+@pytest.mark.parametrize("structure", ["inf", "kfac", "diag", "efb"])
+def test_some_exact_trials_find_the_best_of_few_sampled_networks(structure: str) -> None:
+    model, train, validation = trained(images=True)
+    laplace = infoform.Laplace(model, "classification", structure=structure).fit(train, progress=False)
+    options: dict[str, Any] = {"kind": "mc", "samples": 6, "trials": 27, "temperature": False, "standard_errors": 0}
+    laplace.tune(validation, exact_trials=8, **options, progress=False)
+    found = place(laplace)
+    laplace.tune(validation, exact_trials=27, **options, progress=False)
+    scores = [trial.scores["nll"] for trial in laplace.trials]
+    assert scores[found] == pytest.approx(min(scores), abs=5e-4)
+
+
 def test_an_unsorted_list_of_precisions_is_predicted_whole() -> None:
     model, train, validation = trained()
     laplace = infoform.Laplace(model, "classification").fit(train, progress=False)

@@ -12,6 +12,7 @@ from functools import partial
 from infoform.network.layer import Layer
 from infoform.posteriors import LayerPosterior
 from infoform.tuning.evidence import layer_log_evidence, maximise
+from infoform.tuning.search import as_range
 
 PRECISION_RANGE = (1e-6, 1e6)
 
@@ -26,6 +27,17 @@ class Evidence:
     prior_precision: float | dict[str, float]
     noise: float | None
     steps: int
+
+
+def check_one_count(num_data: float | tuple[float, float]) -> float:
+    """Return N, or raise a ValueError: the evidence of more data is always another, and chooses no number of them."""
+    low, high = as_range(num_data)
+    if low != high or not 0 < low < math.inf:
+        raise ValueError(
+            f"num_data by evidence must be one positive and finite number, got {num_data}; a range of N is searched on "
+            "validation data alone, so give val_loader."
+        )
+    return float(low)
 
 
 def maximise_evidence(

@@ -10,24 +10,27 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
+from torch.utils.data import DistributedSampler
 
 from infoform.common.progress import progress_bar
 from infoform.common.same_work import Identity
-from infoform.network.batches import Batch, device_of
+from infoform.network.batches import Batch, batch_size, device_of
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.over_loader import outputs_under
 from infoform.predicting.predictor import Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.tuning.comparison import Compared, Comparison
+from infoform.tuning.halving import Round, halve, rounds
 from infoform.tuning.kept_outputs import KeptOutputs
 from infoform.tuning.sampled_comparison import SampledComparison
-from infoform.tuning.scorer import Scorer, plain_outputs
+from infoform.tuning.scorer import Profile, Scorer, plain_outputs
 from infoform.tuning.search import Found, Search, Trial, best_trial
 from infoform.tuning.trial_outputs import NO_TARGETS, TrialOutputs
-from infoform.tuning.validation_data import ValidationData
+from infoform.tuning.validation_data import ValidationData, every_nth
 from infoform.tuning.widening import improving_end, widened
 
 Result = TypeVar("Result")
@@ -44,6 +47,22 @@ class Tuned:
     note: str = ""  # what a user should know of the choice
 
 
+@dataclass
+class Part:
+    """Validation data that pairs (N, τ) are scored on, and the network alone on them, once it is known."""
+
+    batches: list[Batch]
+    sampler: DistributedSampler[Any] | None
+    is_whole: bool = True
+    plain: Profile | None = None
+    plain_trial: Trial | None = None
+
+    @property
+    def examples(self) -> int:
+        """Return the number of examples."""
+        return sum(map(batch_size, self.batches))
+
+
 @dataclass(frozen=True)
 class ValidationSearch:
     """A search over τ (and N) on validation data."""
@@ -54,6 +73,7 @@ class ValidationSearch:
     scorer: Scorer
     search: Search
     standard_errors: float
+    exact_trials: int | None = None  # at how many τ, at most, all data are predicted
     widens: bool = False  # whether a grid goes on beyond its range, where the score still improves at an end
 
     def run(self, *, progress: bool) -> Tuned:
@@ -62,6 +82,8 @@ class ValidationSearch:
         with progress_bar(progress) as bar:
             if precisions is not None:
                 found = self._listed(precisions, bar)
+            elif self.search.method == "halving":
+                found = self._by_halving(bar("tune", None))
             else:
                 found = self._one_by_one(bar("tune", self.search.trials))
         assert found.plain is not None
@@ -99,7 +121,14 @@ class ValidationSearch:
         device = device_of(self.predictor.model)
         kept, batches = KeptOutputs.beside(self.search.path, identity, device=device), self.data.on(device)
         outputs = TrialOutputs(
-            self.predictor, lambda tau: self.build(count, tau), precisions, batches, self.data.sampler, options, kept
+            self.predictor,
+            lambda tau: self.build(count, tau),
+            precisions,
+            batches,
+            self.data.sampler,
+            options,
+            kept,
+            self.exact_trials,
         )
         outputs.tick = bar("tune: part" if not outputs.is_whole else "tune", None)
         _, part_targets = self._checked(*self._readable(lambda: outputs.predict_part(outputs.coarse), batches))
@@ -121,24 +150,60 @@ class ValidationSearch:
 
     def _one_by_one(self, tick: Callable[[int], None]) -> Found:
         """Search pairs (N, τ) of which the next depends on the last, or of several N: each is a prediction."""
-        batches, options = self.data.on(device_of(self.predictor.model)), self.scorer.spread.options
-        plain: list[Trial] = []
+        every = self._every()
+        trials = self.search.run(lambda count, tau: self._scored(count, tau, every), tick)
+        return self._best_of(trials, every)
 
-        def score(count: float, tau: float) -> Trial:
-            posterior = self.build(count, tau)
-            predict = partial(outputs_under, self.predictor, [posterior], batches, options, sampler=self.data.sampler)
-            (raw,), given = self._readable(predict, batches)
-            _, targets = self._checked(raw, given)
-            alone = self.scorer.profile(plain_outputs(raw), targets)
-            if not plain:
-                plain.append(self.scorer.trial(alone, targets, count=math.inf, tau=math.inf))
-            return self.scorer.trial(self.scorer.profile(raw, targets, plain=alone), targets, count=count, tau=tau)
+    def _by_halving(self, tick: Callable[[int], None]) -> Found:
+        """Search pairs (N, τ) that are dropped after a part of the data, but for the best."""
+        every, options = self._every(), self.scorer.spread.options
+        plan = rounds(pairs=self.search.trials, examples=every.examples, samples=options.samples)
+        parts = {one.step: self._part(every, one.step) for one in plan}
+        if self.data.sampler is None:  # before hundreds of predictions of parts, which may lack a class
+            plain = RawOutputs(
+                torch.cat([self._readable(partial(self.predictor.outputs, b), [b]) for b in every.batches])
+            )
+            self._checked(plain, _targets(every.batches))
 
-        trials = self.search.run(score, tick)
+        def score(count: float, tau: float, current: Round) -> Trial:
+            part = parts[current.step]
+            trial = self._scored(count, tau, part, samples=None if options.kind == "linear" else current.samples)
+            tick(1)
+            return trial if current.step == 1 else replace(trial, examples=part.examples)
+
+        objective, done = self.search.objective, self.search.read().trials
+        trials = halve(score, self.search.pairs, plan, objective=objective, done=done, keep=self.search.write)
+        return self._best_of(trials, every)
+
+    def _every(self) -> "Part":
+        return Part(self.data.on(device_of(self.predictor.model)), self.data.sampler)
+
+    def _part(self, every: "Part", step: int) -> "Part":
+        """Return every `step`-th example; all of them where they cannot be cut."""
+        some = every_nth(every.batches, step) if step > 1 and self.data.sampler is None else None
+        return every if some is None else Part(some, None, is_whole=False)
+
+    def _scored(self, count: float, tau: float, part: "Part", *, samples: int | None = None) -> Trial:
+        """Return the trial of a pair on a part of the data, or on all."""
+        options = self.scorer.spread.options
+        options = options if samples is None else replace(options, samples=samples)
+        posterior = self.build(count, tau)
+        predict = partial(outputs_under, self.predictor, [posterior], part.batches, options, sampler=part.sampler)
+        (raw,), targets = self._readable(predict, part.batches)
+        if part.is_whole:
+            _, targets = self._checked(raw, targets)
+        assert targets is not None
+        if part.plain is None:
+            part.plain = self.scorer.profile(plain_outputs(raw), targets)
+            part.plain_trial = self.scorer.trial(part.plain, targets, count=math.inf, tau=math.inf)
+        profile = self.scorer.profile(raw, targets, plain=part.plain)
+        return self.scorer.trial(profile, targets, count=count, tau=tau)
+
+    def _best_of(self, trials: list[Trial], every: "Part") -> Found:
         best = best_trial(trials, self.search.objective)
-        if not plain:  # all trials were there from before
-            score(best.num_data, best.prior_precision)
-        return Found(trials, plain[0], trials.index(best))
+        if every.plain_trial is None:  # all trials were there from before
+            self._scored(best.num_data, best.prior_precision, every)
+        return Found(trials, every.plain_trial, trials.index(best))
 
     def _readable(self, predict: Callable[[], Result], batches: list[Batch]) -> Result:
         """Return what `predict` does; where it fails since the network cannot take the inputs, say so."""
@@ -209,3 +274,9 @@ class ValidationSearch:
                     "It is the smallest of the range: these data cannot tell how small it may be; more of them can."
                 )
         return " ".join(notes)
+
+
+def _targets(batches: list[Batch]) -> Tensor | None:
+    """Return the targets, where every batch has them."""
+    given = [batch.targets for batch in batches if batch.targets is not None]
+    return torch.cat(given) if batches and len(given) == len(batches) else None

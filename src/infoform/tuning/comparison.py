@@ -13,7 +13,6 @@ from infoform.tuning.trial_outputs import TrialOutputs
 
 TOLERANCE = 2e-4  # of the score: what a combination may be wrong by
 NEAR = 1  # places from a choice to one at which all data were predicted, which may be taken in its stead
-MOST = 3  # τ at which all data are predicted
 CONTENDERS = 4.0  # standard errors from the best, on the part, within which a temperature is searched on all data
 REFINEMENTS = 3  # of the part's choice
 
@@ -66,7 +65,7 @@ class Comparison:
                 self.outputs.predict_part([chosen])
                 errors[chosen] = self._combined(chosen, exact, targets, on_part, plain)[1]
             trusted = near and abs(errors.get(chosen, 0.0)) <= TOLERANCE
-            if trusted or len(exact) == MOST:
+            if trusted or len(exact) >= self.outputs.most_exact:
                 chosen = near[-1] if near else self._choice(profiles, plain, among=exact)
                 profiles[chosen] = self.scorer.profile(exact[chosen], targets, plain=plain)
                 return Compared(profiles, plain, frozenset(exact), chosen, targets)

@@ -4,6 +4,8 @@
     2.  a few networks, all data              at one τ or two; the others follow by the sizes of deviations
     3.  all networks, all data                at one τ or two, likewise; the scores of the others are estimates
 
+Where more τ may be predicted exactly, those beside the best are, until it is the best of its neighbours.
+
 An average over few networks judges small τ, at which they differ most, too harshly, and few examples tell little. So
 each step may still move the choice.
 """
@@ -48,7 +50,7 @@ class SampledComparison:
         exact: dict[int, RawOutputs] = {}
         targets = self.part_targets
         for known in (few, exact):
-            for _ in range(ROUNDS):
+            for _ in range(ROUNDS if known is few else min(ROUNDS, self.outputs.most_exact)):
                 if known is few:
                     known[chosen], targets = self.outputs.predict_few(chosen)
                 else:
@@ -60,8 +62,23 @@ class SampledComparison:
                     break
                 chosen = wanted
             chosen = min(known, key=lambda place: abs(wanted - place)) if known is exact else wanted
+        if self.outputs.exact_trials is not None:
+            chosen = self._descend(exact, targets, plain)
+            profiles = self._profiles(profiles, exact, targets, plain)
         profiles[chosen] = self.scorer.profile(exact[chosen], targets, plain=plain)
         return Compared(profiles, plain, frozenset(exact), chosen, targets)
+
+    def _descend(self, exact: dict[int, RawOutputs], targets: Tensor, plain: Profile) -> int:
+        """Predict all data beside the best τ, while there may be more of them; return the place to take of those."""
+        known = {place: self.scorer.profile(raw, targets, plain=plain) for place, raw in exact.items()}
+        while True:
+            best = min(known, key=lambda place: known[place].score)
+            beside = [place for place in (best - 1, best + 1) if 0 <= place < len(self.outputs.precisions)]
+            missing = [place for place in beside if place not in exact]
+            if not missing or len(exact) >= self.outputs.most_exact:
+                return place_to_take(known, plain, self.outputs, self.standard_errors)
+            (exact[missing[0]],), _ = self.outputs.predict_all(missing[:1])
+            known[missing[0]] = self.scorer.profile(exact[missing[0]], targets, plain=plain)
 
     def _profiles(
         self, before: list[Profile], known: Mapping[int, RawOutputs], targets: Tensor, plain: Profile

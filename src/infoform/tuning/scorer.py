@@ -75,7 +75,7 @@ class Scorer:
             return Profile(raw, 1.0, None)
         terms_at = self._terms(raw, targets)
         if value is None and self.spread.free == "nothing":
-            value = 1.0
+            value = self.spread.temperature
         if value is None:
             least = min(1.0, plain.value) if plain is not None and self.spread.free == "temperature" else 0.0
             value = best_temperature(lambda one: terms_at(one).score(), near=near, roughly=roughly, least=least)
@@ -92,7 +92,7 @@ class Scorer:
             count,
             tau / self.spread.growth(value),
             scores,
-            temperature=value if free == "temperature" else 1.0,
+            temperature=1.0 if free == "noise" else value,
             noise=value * noise if free == "noise" and noise is not None else None,
             estimated=estimated,
         )

@@ -1,4 +1,4 @@
-"""Choosing N and τ by a search on validation data: a grid, at random (the paper's two), or by Optuna.
+"""Choosing N and τ by a search on validation data: a grid, at random (the paper's two), by halving, or by Optuna.
 
 All trials see the same random numbers, so that they differ by nothing but the pair (N, τ), and each is kept.
 """
@@ -16,8 +16,9 @@ import numpy as np
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.same_work import Identity, refusal
 
-METHODS = ("grid", "random", "optuna")
+METHODS = ("grid", "random", "halving", "optuna")
 OBJECTIVES = ("nll", "ece", "brier")
+PRECISION_RANGE = (1e-7, 1e6)  # of τ, where no other is given
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Trial:
         temperature: T at which it scored so; 1 where it was not searched.
         noise: σ of a regression at which it scored so, where it was searched.
         estimated: Whether its outputs were combined from those of other trials.
+        examples: How many examples it was scored on, where a search by halving dropped it before it saw all of them.
 
     Example:
         ```python
@@ -46,6 +48,7 @@ class Trial:
     temperature: float = 1.0
     noise: float | None = None
     estimated: bool = False
+    examples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,7 @@ class Search:
         check_choice("method", self.method, METHODS)
         check_whole("trials", self.trials)
         for name in ("prior_precision", "num_data"):
-            low, high = getattr(self, name)
-            if not 0 < low <= high < math.inf:
-                raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
+            check_range(name, getattr(self, name))
 
     def run(self, score: Callable[[float, float], Trial], tick: Callable[[int], None]) -> list[Trial]:
         """Score every pair, one after the other; `score` takes (N, τ)."""
@@ -96,9 +97,9 @@ class Search:
     @property
     def precisions(self) -> list[float] | None:
         """Return all τ, where they are known beforehand and N is given; else None."""
-        if self.method == "optuna" or self.num_data[0] != self.num_data[1]:
+        if self.method in ("optuna", "halving") or self.num_data[0] != self.num_data[1]:
             return None
-        return [tau for _, tau in self._pairs()]
+        return [tau for _, tau in self.pairs]
 
     def at_edge(self, trial: Trial) -> bool:
         """Whether a trial's τ lies within a hundredth of an end of the range (on its logarithmic scale)."""
@@ -113,10 +114,12 @@ class Search:
         return trial
 
     def _listed(self, done: Sequence[Trial]) -> tuple[Callable[[], tuple[float, float]], Callable[[float], None]]:
-        pairs = iter(self._pairs()[len(done) :])
+        pairs = iter(self.pairs[len(done) :])
         return lambda: next(pairs), lambda _: None
 
-    def _pairs(self) -> list[tuple[float, float]]:
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """Return all pairs (N, τ), which only Optuna does not know beforehand."""
         return self._grid() if self.method == "grid" else self._random()
 
     def _grid(self) -> list[tuple[float, float]]:
@@ -168,9 +171,10 @@ class Search:
     @property
     def identity(self) -> Identity:
         """Return all that the trials depend on."""
-        own = {name: getattr(self, name) for name in ("method", "num_data", "prior_precision", "seed")}
-        if self.method == "grid":
-            own["trials"] = self.trials  # another number is another grid
+        # every trial is at the temperature that is best by the objective
+        own = {name: getattr(self, name) for name in ("method", "objective", "num_data", "prior_precision", "seed")}
+        if self.method in ("grid", "halving"):
+            own["trials"] = self.trials  # another number is another grid, or has other rounds
         return Identity({**self.settings, **own})
 
     def read(self) -> "Found":
@@ -220,9 +224,22 @@ class Search:
         os.replace(temporary, self.path)
 
 
+def as_range(value: float | tuple[float, float]) -> tuple[float, float]:
+    """Return a range; a number is a range of that number alone."""
+    return (float(value), float(value)) if isinstance(value, int | float) else value
+
+
+def check_range(name: str, value: tuple[float, float]) -> tuple[float, float]:
+    """Return a range of positive numbers, or raise a ValueError."""
+    low, high = value
+    if not 0 < low <= high < math.inf:
+        raise ValueError(f"{name} must be a range of positive numbers (low, high), got {(low, high)}.")
+    return low, high
+
+
 def best_trial(trials: Iterable[Trial], objective: str) -> Trial:
-    """Return the trial of the smallest score; those that are not finite do not count."""
-    finite = [trial for trial in trials if math.isfinite(trial.scores[objective])]
+    """Return the trial of the smallest score; those that are not finite, or of a part of the data, do not count."""
+    finite = [trial for trial in trials if math.isfinite(trial.scores[objective]) and trial.examples is None]
     if not finite:
         raise ValueError(f"no trial gave a finite {objective}; search over larger prior precisions.")
     return min(finite, key=lambda trial: trial.scores[objective])

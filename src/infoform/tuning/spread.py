@@ -30,6 +30,7 @@ class Spread:
     noise: float | None  # σ that the posteriors of all trials are built with
     fisher: str  # kind of Fisher vectors, on which it depends how information grows with σ
     free: str  # "temperature", "noise" or "nothing"
+    temperature: float = 1.0  # of logits, where it is not free
 
     def over(self, raw: RawOutputs) -> Callable[[float], Answers]:
         """Return what gives the answers for a value; what all values share is computed once."""

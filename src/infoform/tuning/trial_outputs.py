@@ -31,6 +31,7 @@ FEW = 4  # one of so many networks is run over all data before all are
 LEAST_PART = 64  # examples
 SMALL_WORK = 2e9  # weights × examples × networks × τ up to which all data are predicted at every τ
 COARSE = 4  # one of so many τ is predicted first
+FEW_EXACT = {False: 3, True: 2}  # τ at which all data are predicted, without and with sampled networks
 POSTERIOR_BYTES = 256 * 2**20  # of posteriors that are held at a time
 BYTES_PER_WEIGHT = 24  # of what a posterior computes for a τ
 NO_TARGETS = "a search needs targets, and the validation loader gave none; give (x, y) batches."
@@ -47,6 +48,7 @@ class TrialOutputs:
     sampler: DistributedSampler[object] | None
     options: PredictOptions
     kept: KeptOutputs
+    exact_trials: int | None = None  # at how many τ, at most, all data are predicted; None for a few
     tick: Callable[[int], None] = field(default=lambda _: None)
     predicted: dict[int, RawOutputs] = field(default_factory=dict)  # of the part, by place
     part: list[Batch] | None = field(init=False)  # None where it would be no smaller than all data
@@ -63,6 +65,16 @@ class TrialOutputs:
     def is_whole(self) -> bool:
         """Whether all data are predicted at every τ."""
         return self.part is None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether outputs are those of sampled networks."""
+        return self.options.kind != "linear"
+
+    @property
+    def most_exact(self) -> int:
+        """Return at how many τ all data are predicted, at most."""
+        return FEW_EXACT[self.is_sampled] if self.exact_trials is None else self.exact_trials
 
     @property
     def coarse(self) -> list[int]:
@@ -116,7 +128,7 @@ class TrialOutputs:
         return mixed([exact[node] for node in nodes], shares, log_sizes, [self.of_part(node) for node in nodes])
 
     def _part_options(self) -> PredictOptions:
-        if self.options.kind == "linear" or self.part is None:
+        if not self.is_sampled or self.part is None:
             return self.options
         return replace(self.options, samples=min(PART_SAMPLES, self.options.samples))
 
@@ -126,7 +138,7 @@ class TrialOutputs:
         if (
             self.predictor.is_implicit
             or self.sampler is not None
-            or len(self.precisions) < 2 * COARSE
+            or len(self.precisions) < max(2 * COARSE, self.most_exact + 1)
             or step < 2
             or self._work <= SMALL_WORK
             or not ascending

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from infoform.tuning.scorer import Profile
 
-TUNED_PRECISIONS = (1e-7, 1e6)  # range of τ of a search that was given none
 DECADES = 3  # by which a range is widened, once
 LEAST_GAIN = 1e-3  # from one τ to the next at an end; a smaller one is not worth a search
 

@@ -1,6 +1,8 @@
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -16,6 +18,7 @@ from infoform.experiments.active_learning.experiment import (
     train,
 )
 from infoform.experiments.networks.shallow import ShallowStack
+from infoform.posteriors import Inf
 
 SETTINGS = ActiveSettings(validation_points=30, test_points=20, epochs=5)
 
@@ -51,6 +54,27 @@ def test_training_leaves_the_weights_of_the_least_validation_error(small_uci: Pa
     stack.flat.copy_(before)
     train(stack, task, [task.train] * 2, SETTINGS, 100.0, 0.0, torch.Generator().manual_seed(0))
     assert torch.equal(stack.flat, before)  # every step made it worse
+
+
+def test_tuning_chooses_n_and_tau_of_the_grid_at_the_noise_of_the_residuals(
+    small_uci: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_all_rows(small_uci)
+    task = draw_task("boston", 0, SETTINGS)
+    stack = ShallowStack.drawn(1, 3, 10, generator=torch.Generator().manual_seed(0))
+    tuned: list[infoform.Laplace] = []
+
+    def acquired(laplace: infoform.Laplace, *_: Any, **__: Any) -> list[int]:
+        tuned.append(laplace)
+        return [0]
+
+    monkeypatch.setattr(infoform, "acquire", acquired)
+    most_uncertain(stack, 0, task, task.train, task.pool, Inf(rank=1.0), SETTINGS)
+    (laplace,) = tuned
+    residual = stack(task.x[task.train].unsqueeze(0))[0] - task.y[task.train]
+    assert laplace.noise == pytest.approx(float(residual.square().mean().sqrt()), rel=1e-6)
+    assert laplace.prior_precision in SETTINGS.prior_precisions
+    assert laplace.num_data in [factor * len(task.train) for factor in SETTINGS.data_factors]
 
 
 def test_the_chosen_point_has_the_largest_variance(small_uci: Path) -> None:

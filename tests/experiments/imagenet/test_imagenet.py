@@ -45,8 +45,8 @@ def settings(small_imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> ImageNetS
         test=10,
         unknown=4,
         methods=METHODS,
-        rounds=((4, 1, 1), (2, 2, 1)),
-        tuning_images=2,
+        pairs=4,
+        pair_samples=1,
         tuning_samples=1,
         size=32,
     )

@@ -9,12 +9,14 @@ from torch.testing import assert_close
 from infoform.experiments import Result
 from infoform.experiments.uci.likelihood import (
     EXPERIMENT,
+    Choice,
     best_noise,
     choose,
     chosen_networks,
     epistemic,
     fitted,
     log_likelihood,
+    residuals,
 )
 from infoform.experiments.uci.likelihood_long import EXPERIMENT as LONG
 from infoform.experiments.uci.networks import split_of
@@ -29,17 +31,23 @@ def test_log_likelihoods_are_those_of_a_normal() -> None:
         assert float(log_likelihood(residual, torch.tensor(other)).mean()) < score
 
 
-def test_the_choice_is_the_best_of_the_grid() -> None:
-    generator = torch.Generator().manual_seed(0)
-    spread = torch.rand(3, 400, generator=generator, dtype=torch.float64) * torch.tensor([[9.0], [1.0], [0.1]])
-    true = spread[1] / 10**0.5 + 0.2
-    residual = true.sqrt() * torch.randn(400, generator=generator, dtype=torch.float64)
-    found = choose(residual, spread, 0.5)
-    reached = log_likelihood(residual, spread[found.position] / found.scale + found.variance).mean()
-    for position in range(3):
-        for scale in 10.0 ** torch.linspace(-1.5, 1.5, 13):
-            for variance in 0.5 * 10.0 ** torch.linspace(-1.5, 0.1, 17):
-                assert log_likelihood(residual, spread[position] / scale + variance).mean() <= reached + 1e-6
+@pytest.mark.parametrize("structure", ["kfac", "inf", "full"])
+def test_the_choice_is_as_good_as_the_best_of_a_grid_by_hand(small_uci: Path, structure: str) -> None:
+    settings = replace(EXPERIMENT.settings(quick=True), short_epochs=2)
+    model = chosen_networks("short", "yacht", settings, small_uci)[0].held_out
+    held = split_of("yacht", 0, held_out=settings.held_out)
+    laplace, kind = fitted(model, held), get_structure(structure)
+    found = choose(laplace, held, kind, settings)
+    residual = residuals(model, held)
+
+    def reached(choice: Choice) -> float:
+        return float(log_likelihood(residual, epistemic(laplace, held, kind, choice) + choice.noise**2).mean())
+
+    best = reached(found)
+    for factor in 10.0 ** torch.linspace(-1.5, 1.5, 7):
+        for tau in 10.0 ** torch.linspace(-3, 3, 7):
+            for noise in found.noise * 10.0 ** torch.linspace(-0.5, 0.5, 5):
+                assert reached(Choice(float(factor), float(tau), float(noise))) <= best + 1e-3
 
 
 def test_a_factor_of_both_n_and_tau_scales_the_variance(small_uci: Path) -> None:
@@ -48,7 +56,8 @@ def test_a_factor_of_both_n_and_tau_scales_the_variance(small_uci: Path) -> None
     laplace = fitted(chosen_networks("short", "yacht", settings, small_uci)[0].model, split)
     assert laplace.num_data is not None
     for structure in ("kfac", "inf", "inf-paper", "full"):
-        once = epistemic(laplace, split.test_x, get_structure(structure), 2.0)
+        assert laplace.noise is not None
+        once = epistemic(laplace, split, get_structure(structure), Choice(1.0, 2.0, laplace.noise))
         posterior = laplace.posterior(structure=structure, prior_precision=6.0, num_data=3 * laplace.num_data)
         assert_close(once / 3, laplace.predict(split.test_x, posterior=posterior).epistemic[:, 0], rtol=1e-6, atol=0)
 
@@ -56,7 +65,7 @@ def test_a_factor_of_both_n_and_tau_scales_the_variance(small_uci: Path) -> None
 def test_pieces_and_a_page(small_uci: Path) -> None:
     settings = replace(EXPERIMENT.settings(quick=True), sets=("yacht",), splits=1, short_epochs=3, long_epochs=20)
     assert [LONG.settings().trainings, EXPERIMENT.settings().trainings] == [("long",), ("short",)]
-    settings = replace(settings, prior_precisions=(1.0,), trainings=("short", "long"))
+    settings = replace(settings, trials=8, trainings=("short", "long"))
     result = Result("uci-likelihood", asdict(settings), 0, 2)
     for key in EXPERIMENT.pieces(settings):
         piece = EXPERIMENT.run_piece(key, settings, cache=small_uci / "cache")

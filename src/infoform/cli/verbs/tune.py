@@ -34,14 +34,28 @@ class SearchOptions:
     method: Annotated[
         str,
         option(
-            "Search", "NAME", "Which values to try: grid, random or optuna.", names="infoform.tuning.search:METHODS"
+            "Search",
+            "NAME",
+            "Which values to try: grid, random, halving or optuna.",
+            names="infoform.tuning.search:METHODS",
         ),
     ] = "grid"
     trials: Annotated[int, option("Search", "N", "How many values to try.")] = 27
+    exact_trials: Annotated[
+        int | None,
+        option(
+            "Search",
+            "N",
+            "Predict all validation data at up to N values of τ, the others by combination. Default: 2 or 3.",
+        ),
+    ] = None
     low: Annotated[float, option("Search", "TAU", "Smallest prior precision to try.")] = 1e-7
     high: Annotated[float, option("Search", "TAU", "Largest prior precision to try.")] = 1e6
     num_data: Annotated[
-        str | None, option("Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does.")
+        str | None,
+        option(
+            "Search", "LOW,HIGH", "Also search for N, between these numbers, as the paper does; without --data: N,N."
+        ),
     ] = None
     temperature: Annotated[
         bool | None,
@@ -112,7 +126,13 @@ def tune(
         opened = OpenRun.load(run, model, options)
         before = opened.laplace.prior_precision
         if data is None:
-            opened.laplace.tune(per_layer=evidence.per_layer, noise=evidence.noise)
+            count = _range(search.num_data)
+            if count is not None and count[0] != count[1]:
+                raise Mistake(
+                    "--num-data without --data must be one number twice, as in 1000,1000: a range of N is searched on "
+                    f"validation data alone, got '{search.num_data}'."
+                )
+            opened.laplace.tune(per_layer=evidence.per_layer, noise=evidence.noise, num_data=count)
         else:
             if evidence.per_layer:
                 raise Mistake("--per-layer is for tuning by evidence; leave out --data, or --per-layer.")
@@ -131,6 +151,7 @@ def tune(
                     objective=search.objective,
                     method=search.method,
                     trials=search.trials,
+                    exact_trials=search.exact_trials,
                     prior_precision=(search.low, search.high),
                     num_data=_range(search.num_data),
                     temperature=search.temperature,
@@ -170,7 +191,7 @@ def _check_trials(context: typer.Context, folder: "RunFolder", resolve: Callable
         return
     earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
     earlier, now = ({**options, "kind": resolve(options["kind"])} for options in (earlier, now))
-    free = FREE if now["method"] == "grid" else (*FREE, "trials")  # more of a grid are others
+    free = FREE if now["method"] in ("grid", "halving") else (*FREE, "trials")  # more of a grid are others
     differences = Identity(_flags(now)).differences(_flags(earlier), ignored=_flags(dict.fromkeys(free)))
     if differences:
         what = f"'{folder.trials}' holds the trials of another search"
@@ -188,7 +209,8 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
     laplace = run.laplace
     shown = laplace.trials if objective is not None else []
     if objective is not None:
-        ranked = sorted(shown, key=lambda trial: trial.scores[objective])[:SHOWN]
+        seen_all = [trial for trial in shown if trial.examples is None]
+        ranked = sorted(seen_all, key=lambda trial: trial.scores[objective])[:SHOWN]
         taken = next(trial for trial in shown if trial.prior_precision == laplace.prior_precision)
         ranked = ranked if taken in ranked else [*ranked[:-1], taken]
         table = Table("", "τ", "N", title=f"Best {len(ranked)} of {len(shown)} trials")
@@ -220,6 +242,7 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
         trials=[
             TriedPair(trial.num_data, trial.prior_precision, trial.scores, trial.temperature if searched else None)
             for trial in shown
+            if trial.examples is None  # scores of a part cannot stand beside those of all data
         ],
         temperature=laplace.temperature if searched else None,
     )

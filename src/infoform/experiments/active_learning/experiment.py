@@ -171,9 +171,7 @@ def most_uncertain(
     trials: list[infoform.Trial] = []
     for factor, tau in product(settings.data_factors, settings.prior_precisions):  # a grid that is even in no scale
         count = factor * len(known)
-        laplace.tune(
-            [(x, y)], trials=1, num_data=(count, count), prior_precision=(tau, tau), temperature=False, progress=False
-        )
+        laplace.tune([(x, y)], trials=1, num_data=count, prior_precision=(tau, tau), noise="residuals", progress=False)
         trials += laplace.trials
     best = min(trials, key=lambda trial: trial.scores["nll"])
     laplace.num_data, laplace.prior_precision = best.num_data, best.prior_precision

@@ -6,9 +6,10 @@ on one of the networks, say `inf activation:16x30 mc validation 0`: a prior whos
 
 validation   NLL of held-out training data (τ alone)
 evidence     Laplace's evidence (τ alone, no data)
-search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ, by `Laplace.tune`
+search       the paper's protocol: ECE of held-out data over pairs of N (1, all, twice all) and τ
 
-The first two find τ from few trials (line_search.py says why not by `tune`).
+All are `Laplace.tune`: by validation on quarter decades, by evidence between the same ends, for N the number of images
+that the network was trained on.
 """
 
 import time
@@ -16,7 +17,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,17 @@ from infoform.experiments.classification.page import body
 from infoform.experiments.classification.targets import Target
 from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Augment, Shuffled, Trained, Training, train
-from infoform.experiments.search.line_search import find_least_nll, find_minimum
-from infoform.metrics import nll
 from infoform.priors import Activation
 from infoform.records.study_result import Result
 
 Data = tuple[Tensor, Tensor]  # images, classes
 View = Callable[[Images], Tensor]  # pictures as a network takes them
 LAST_LAYER = "last-layer"  # the name of a method: `inf` of the last layer alone
+PRECISIONS, TRIALS = (1e-6, 1e8), 57  # of τ alone: quarter decades
 SEARCHED_PRECISIONS = (1.0, 1e5)  # of the paper's search: its grid is even in log τ
+EXACT_TRIALS = 8  # of them, at most: few sampled networks tell τ apart on all held-out data alone
+GUESSES = 5  # times the least NLL: what is above tells of rounding more than of a posterior
+BY_THE_BEST_SCORE: Mapping[str, Any] = {"temperature": False, "standard_errors": 0}  # of τ alone, as the paper chooses
 MEASURED_BYTES = ("diag", "kfac", "efb-paper", "inf-paper", "inf")  # structures
 
 
@@ -323,34 +326,26 @@ class Run:
         }
         if method.prior == Activation.name:
             options["prior"] = Activation(rank=method.prior_rank, strength=method.prior_strength or 1.0)
-
-        def predict(data: Data | Tensor, tau: float, count: float, samples: int) -> Any:
-            posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
-            with warnings.catch_warnings():  # rows of a posterior that is too wide say so by themselves
-                warnings.filterwarnings("ignore", message="networks with sampled weights are much worse")
-                return laplace.predict_loader(
-                    batches(data), kind=kind, samples=samples, posterior=posterior, progress=False
-                )
-
-        def validation_nll(tau: float) -> float:
-            prediction, targets = predict(self.parts.validation, tau, count, self._samples(kind, tuning=True))
-            probs = prediction.probs
-            return nll(probs, targets) if bool(probs.isfinite().all()) else float("inf")
-
-        count = float(self.settings.train)
         begun = time.perf_counter()
-        if tuning == "validation":
-            tau, tried = find_least_nll(validation_nll)
-        elif tuning == "evidence":
-            tau, tried = find_minimum(lambda tau: -laplace.log_evidence(prior_precision=tau, num_data=count, **options))
+        if tuning == "search":
+            tried = self._search(laplace, kind, options)
         else:
-            count, tau, tried = self._search(laplace, kind, options)
+            tried = self._tune(laplace, kind, options, by_evidence=tuning == "evidence")
         tuned = time.perf_counter()
-        known, targets = predict(self.parts.test, tau, count, self._samples(kind))
-        unknown, _ = predict(self.parts.unknown, tau, count, self._samples(kind))
+        predict = partial(laplace.predict_loader, kind=kind, samples=self._samples(kind), progress=False)
+        with warnings.catch_warnings():  # rows of a posterior that is too wide say so by themselves
+            warnings.filterwarnings("ignore", message="networks with sampled weights are much worse")
+            known, targets = predict(batches(self.parts.test))
+            unknown, _ = predict(batches(self.parts.unknown))
+        assert targets is not None
         seconds = {"tune": tuned - begun, "predict": time.perf_counter() - tuned}
-        size = laplace.posterior(**options).nbytes
-        facts = {"prior_precision": tau, "num_data": count, "tried": tried, "seconds": seconds, "bytes": size}
+        facts = {
+            "prior_precision": laplace.prior_precision,
+            "num_data": laplace.num_data,
+            "tried": tried,
+            "seconds": seconds,
+            "bytes": laplace.posterior().nbytes,
+        }
         return {**measures(known, targets, unknown), **facts}
 
     def last_layer(self) -> infoform.Laplace:
@@ -369,10 +364,31 @@ class Run:
             return 100
         return self.settings.tuning_samples if tuning else self.settings.samples
 
-    def _search(
-        self, laplace: infoform.Laplace, kind: str, options: Mapping[str, Any]
-    ) -> tuple[float, float, list[list[float]]]:
-        """Return the best N and τ of the paper's grid, and all that was tried: [N, τ, ECE]."""
+    def _tune(
+        self, laplace: infoform.Laplace, kind: str, options: Mapping[str, Any], *, by_evidence: bool
+    ) -> list[list[float]]:
+        """Choose τ; return what was tried on held-out data, but for networks that guess: [τ, NLL]."""
+        common: dict[str, Any] = {"num_data": float(self.settings.train), "prior_precision": PRECISIONS, **options}
+        if by_evidence:
+            laplace.tune(**common)
+            return []
+        with warnings.catch_warnings():  # where no τ is better than the network alone, the best may be the largest
+            warnings.filterwarnings("ignore", message="the best prior_precision")
+            laplace.tune(
+                batches(self.parts.validation),
+                **common,
+                trials=TRIALS,
+                exact_trials=EXACT_TRIALS,
+                kind=kind,
+                samples=self._samples(kind, tuning=True),
+                progress=False,
+                **BY_THE_BEST_SCORE,
+            )
+        scores = {trial.prior_precision: trial.scores["nll"] for trial in laplace.trials}
+        return [[tau, score] for tau, score in scores.items() if score <= GUESSES * min(scores.values())]
+
+    def _search(self, laplace: infoform.Laplace, kind: str, options: Mapping[str, Any]) -> list[list[float]]:
+        """Choose N and τ of the paper's grid; return all that was tried: [N, τ, ECE]."""
         size = float(self.settings.train)
         tried: list[list[float]] = []
         for count in (1.0, size, 2 * size):
@@ -383,17 +399,16 @@ class Run:
                     **options,
                     objective="ece",
                     trials=max(1, self.settings.search_trials // 3),
-                    num_data=(count, count),
+                    num_data=count,
                     prior_precision=SEARCHED_PRECISIONS,
                     kind=kind,
                     samples=self._samples(kind, tuning=True),
                     progress=False,
-                    temperature=False,
-                    standard_errors=0,
+                    **BY_THE_BEST_SCORE,
                 )
             tried += [[one.num_data, one.prior_precision, min(one.scores["ece"], 1e6)] for one in laplace.trials]
-        count, tau, _ = min(tried, key=lambda one: one[2])
-        return count, tau, tried
+        laplace.num_data, laplace.prior_precision, _ = min(tried, key=lambda one: one[2])
+        return tried
 
 
 def batches(data: Data | Tensor, size: int = 100) -> list[Any]:

@@ -22,7 +22,7 @@ def draw(name: str, result: Result, folder: Path) -> None:
 
 
 def _landscapes(rows: dict[str, Any], path: Path) -> None:
-    """Draw the NLL of every pair (N, τ) of the first round, up to twice the least one; crosses are above that."""
+    """Draw the NLL that every pair (N, τ) is listed with first, up to twice the least one; crosses are above that."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -34,7 +34,9 @@ def _landscapes(rows: dict[str, Any], path: Path) -> None:
     for axes in places[len(rows) :]:
         axes.set_axis_off()
     for axes, (method, row) in zip(places, rows.items(), strict=False):
-        first = [one for one in row["tried"] if one[0] == 0]
+        first = list(
+            {(count, tau): [number, count, tau, score] for number, count, tau, score in row["tried"][::-1]}.values()
+        )
         most = 2 * min(score for *_, score in first)
         good = [one for one in first if one[3] <= most]
         bad = [one for one in first if one[3] > most]

@@ -4,9 +4,11 @@ Of two validation photographs a class one is for fitting and tuning, the other f
 fifth is held out of the fit: on these τ, N and the temperature are chosen; test photographs and paintings choose
 nothing. A piece is `fit` or a method (method.py): `plain`, `temperature`, `swag`, or a Laplace posterior, tuned by
 
-search       the paper's: random pairs (N, τ), here by NLL and with rounds (halving.py)
+search       the paper's: random pairs (N, τ), here by NLL and by successive halving
 validation   τ alone, by NLL, with N the number of images that the network was trained on
 evidence     τ alone, by Laplace's evidence, with the same N and no held-out data
+
+by `Laplace.tune`.
 
 Every network is an `ImageNet` with its own sizes, in a file of its own.
 """
@@ -43,8 +45,8 @@ class ImageNet(Experiment[ImageNetSettings]):
                 samples=3,
                 linear_samples=2,
                 methods=("diag isotropic mc search", *UNSEARCHED, "swag"),
-                rounds=((6, 5, 1), (2, 10, 2)),
-                tuning_images=10,
+                pairs=6,
+                pair_samples=2,
                 tuning_samples=2,
                 swag_epochs=2,
             )
@@ -52,8 +54,8 @@ class ImageNet(Experiment[ImageNetSettings]):
             return ImageNetSettings(
                 network=self.sizes.network,
                 linear_samples=30,
-                rounds=((100, 200, 30),),
-                tuning_images=200,
+                search="random",  # every pair on all held-out images
+                pair_samples=30,
                 tuning_samples=30,
             )
         return self.sizes

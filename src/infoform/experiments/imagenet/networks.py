@@ -7,8 +7,10 @@ network was trained in: TensorFlow adds the odd row and column after the picture
 
 import os
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -50,6 +52,24 @@ class TrainedNetwork:
     def scaled(self, pixels: Tensor) -> Tensor:  # (N, 3, H, W) uint8 -> float32
         """Return pixels as the network takes them."""
         return Images(pixels, pixels.new_empty(len(pixels))).scaled(self.mean, self.std)
+
+
+def in_precision(network: nn.Module, precision: str) -> nn.Module:
+    """Return the network with the same weights and their names, whose products and convolutions are in a precision.
+
+    Weights, sums and outputs stay in float32. On a processor that has products in "bfloat16" it takes less than half of
+    the time.
+    """
+    own = type(network)
+
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", getattr(torch, precision)):
+            outputs: Tensor = own.forward(self, x)
+        return outputs.float()
+
+    lowered = copy(network)
+    lowered.__class__ = type(f"{own.__name__}In{precision}", (own,), {"forward": forward})
+    return lowered
 
 
 def mobilenet_v1(width: int = 8, classes: int = 1000) -> nn.Sequential:

@@ -72,7 +72,7 @@ def _settings(result: Result) -> Values:
         "linear_samples": settings["linear_samples"],
         "size": settings["size"],
         "short_side": SHORT_SIDE,
-        "pairs": settings["rounds"][0][0],
+        "pairs": settings["pairs"] if "pairs" in settings else settings["rounds"][0][0],  # of earlier runs
         "accuracy": f"{plain['accuracy']:.1%}",
         "accuracy_error": f"{error:.1%}",
         "error": f"{error:.2f}",

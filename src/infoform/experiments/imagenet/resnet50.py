@@ -13,8 +13,6 @@ EXPERIMENT = ImageNet(
         unknown=250,
         samples=10,
         methods=(*(key for key in SEARCHED if key != "inf isotropic mc search"), "inf activation mc evidence"),
-        rounds=((100, 10, 1), (20, 25, 2), (5, 100, 5)),
-        tuning_images=50,
         autocast="bfloat16",  # .05 s a picture on one core, for .11
     ),
 )

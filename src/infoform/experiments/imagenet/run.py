@@ -1,31 +1,29 @@
 """The work on one trained ImageNet network: its pictures, its fit, its predictions and what they are worth."""
 
 import time
+import warnings
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import infoform
 from infoform.baselines import SWAG
 from infoform.data import imagenet, paintings
-from infoform.data.images import spaced
 from infoform.experiments.base import Settings, choosing_pieces
 from infoform.experiments.classification.measures import measures
-from infoform.experiments.imagenet.networks import NETWORKS
-from infoform.experiments.imagenet.sampling import plain_outputs, sampled_outputs
+from infoform.experiments.imagenet.networks import NETWORKS, in_precision
+from infoform.experiments.imagenet.sampling import picture_batches, plain_outputs, sampled_outputs
 from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Shuffled
-from infoform.experiments.search.halving import Round, halve, random_pairs
-from infoform.experiments.search.line_search import find_least_nll, find_minimum
-from infoform.experiments.search.temperature import find_temperature
 from infoform.likelihoods import get_likelihood
-from infoform.metrics import nll
 from infoform.prediction import Prediction
 from infoform.priors import get_prior
+from infoform.tuning.temperature import best_temperature
 
 SEARCHED = (
     "inf activation mc search",
@@ -42,6 +40,8 @@ UNSEARCHED = (
     "kfac isotropic mc evidence",
 )
 HELD_OUT = 5  # every fifth image of the first ones
+PRECISIONS, TRIALS, EXACT_TRIALS = (1e-6, 1e8), 57, 4  # of τ alone: quarter decades
+WORST = 1e12  # in place of a score that is not finite: JSON has no infinity
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ class ImageNetSettings(Settings):
     linear_samples: int = 5  # by `linear-mc`, each of which costs three times as much
     methods: tuple[str, ...] = choosing_pieces((*SEARCHED, *UNSEARCHED, "swag"))  # keys
     statistics: str = "all"  # "needed": those of `inf` and `diag` alone
-    rounds: tuple[tuple[int, int, int], ...] = ((100, 20, 1), (20, 50, 2), (5, 200, 5))  # pairs, images, samples
-    tuning_images: int = 100  # for τ alone
-    tuning_samples: int = 3
+    search: str = "halving"  # how pairs (N, τ) are searched, as in `Laplace.tune`
+    pairs: int = 100
+    pair_samples: int = 5  # networks of a pair that meets all held-out images
+    tuning_samples: int = 3  # for τ alone
     num_data: tuple[float, float] = (1e4, 1e8)  # bounds of the search
     prior_precision: tuple[float, float] = (1e-2, 1e8)
     training_images: float = 1_281_167.0
@@ -91,6 +92,11 @@ class Run:
     def model(self) -> nn.Module:
         network = NETWORKS[self.settings.network].load()
         return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    @cached_property
+    def lowered(self) -> nn.Module:
+        """The network in the precision of sampled ones."""
+        return self.model if self.settings.autocast is None else in_precision(self.model, self.settings.autocast)
 
     @cached_property
     def pictures(self) -> Pictures:
@@ -126,12 +132,12 @@ class Run:
             "clipped": clipped,
         }
 
-    def laplace(self, *, fresh: bool = False) -> infoform.Laplace:
+    def laplace(self, *, fresh: bool = False, lowered: bool = False) -> infoform.Laplace:
         """Return the fit of this network, from the cache where it is there; it serves all structures."""
         s = self.settings
         path = self.cache / f"imagenet-{s.network}-{s.images}x{s.size}-{s.statistics}.safetensors"
         if path.exists() and not fresh:
-            return infoform.load(path, self.model)
+            return infoform.load(path, self.lowered if lowered else self.model)
         laplace = infoform.Laplace(
             self.model,
             "classification",
@@ -144,20 +150,21 @@ class Run:
         laplace.fit(list(zip(x.split(8), y.split(8), strict=True)), progress=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         laplace.save(path, curvature=True)
-        return laplace
+        return infoform.load(path, self.lowered) if lowered else laplace
 
     def plain_piece(self) -> dict[str, Any]:
         """Return the measures of the network, and under "autocast" those in the precision of sampled ones."""
-        found = self._single(1.0)
+        found = self._single(self.model)
         if self.settings.autocast is not None:
-            found["autocast"] = self._single(1.0, autocast=self.settings.autocast)
+            found["autocast"] = self._single(self.lowered)
         return found
 
     def temperature_piece(self) -> dict[str, Any]:
         """Return the measures of the network with scaled logits, and the temperature."""
         x, y = self.pictures.held_out
-        temperature = find_temperature(plain_outputs(self.model, x), y)
-        return {**self._single(temperature), "temperature": temperature}
+        logits = plain_outputs(self.model, x).double()
+        temperature = best_temperature(lambda value: float(functional.cross_entropy(logits / value, y)))
+        return {**self._single(self.model, temperature), "temperature": temperature}
 
     def swag_piece(self) -> dict[str, Any]:
         """Fine-tune on the few images of the fit; return the measures of SWAG, and under "swa" those of its mean."""
@@ -186,50 +193,59 @@ class Run:
 
     def laplace_piece(self, method: Method) -> dict[str, Any]:
         """Return the measures of a tuned posterior, what it was tuned to, and what it cost."""
-        s, laplace = self.settings, self.laplace()
-        held_x, held_y = self.pictures.held_out
-        linear, tuning = method.kind == "linear-mc", method.tuning
-        prior = get_prior(str(method.prior)).tuned(by_evidence=tuning == "evidence")
-        options: dict[str, Any] = {"structure": method.name, "prior": prior}
-
-        def outputs(x: Tensor, count: float, tau: float, samples: int) -> Tensor:
-            posterior = laplace.posterior(prior_precision=tau, num_data=count, **options)
-            return sampled_outputs(
-                laplace, posterior, x, samples=samples, seed=s.seed, linear=linear, autocast=s.autocast
-            )
-
-        def score(count: float, tau: float, one: Round) -> float:
-            chosen = spaced(len(held_y), one.images)
-            probs = outputs(held_x[chosen], count, tau, one.samples).softmax(-1).mean(0)
-            return nll(probs, held_y[chosen]) if bool(probs.isfinite().all()) else float("inf")
-
-        size = s.training_images
+        linear = method.kind == "linear-mc"  # always in float32: small differences matter there
+        s, laplace = self.settings, self.laplace(lowered=not linear)
         begun = time.process_time()
-        tried: list[list[float]]
-        if tuning == "search":
-            rounds = [Round(*one) for one in s.rounds]
-            pairs = random_pairs(rounds[0].pairs, s.num_data, s.prior_precision, seed=s.seed)
-            (size, tau), tried = halve(score, pairs, rounds)
-        elif tuning == "validation":
-            look = Round(1, s.tuning_images, s.tuning_samples)
-            tau, tried = find_least_nll(lambda tau: score(size, tau, look), start=3)
-        else:
-            evidence = partial(laplace.log_evidence, num_data=size, **options)
-            tau, tried = find_minimum(lambda tau: -evidence(prior_precision=tau), start=3)
+        tried = self._tune(laplace, method)
         tuned = time.process_time()
-        samples = s.linear_samples if linear else s.samples
+        posterior, samples = laplace.posterior(), s.linear_samples if linear else s.samples
         test, classes = self.pictures.test
-        drawn = [outputs(x, size, tau, samples) for x in (test, self.pictures.unknown)]
+        drawn = [
+            sampled_outputs(laplace, posterior, x, samples=samples, seed=s.seed, linear=linear)
+            for x in (test, self.pictures.unknown)
+        ]
         lost = sum(int((~one.isfinite()).any(-1).sum()) for one in drawn) / sum(len(one[0]) * samples for one in drawn)
         known, unknown = (self._prediction(one) for one in drawn)
-        seconds = {"tune": tuned - begun, "predict": time.process_time() - tuned}
-        facts = {"prior_precision": tau, "num_data": size, "tried": tried, "not_finite": lost, "cpu_seconds": seconds}
+        facts = {
+            "prior_precision": laplace.prior_precision,
+            "num_data": laplace.num_data,
+            "tried": tried,
+            "not_finite": lost,
+            "cpu_seconds": {"tune": tuned - begun, "predict": time.process_time() - tuned},
+        }
         return {**measures(known, classes, unknown), **facts}
 
-    def _single(self, temperature: float, *, autocast: str | None = None) -> dict[str, Any]:
+    def _tune(self, laplace: infoform.Laplace, method: Method) -> list[list[float]]:
+        """Choose N and τ, or τ; return what was tried on held-out images: [round, N, τ, NLL] or [τ, NLL]."""
+        s = self.settings
+        options: dict[str, Any] = {"structure": method.name, "prior": get_prior(str(method.prior))}
+        alone: dict[str, Any] = {"num_data": s.training_images, "prior_precision": PRECISIONS}
+        if method.tuning == "evidence":
+            laplace.tune(**options, **alone)
+            return []
+        if method.tuning == "search":
+            options |= {"method": s.search, "trials": s.pairs, "samples": s.pair_samples}
+            options |= {"num_data": s.num_data, "prior_precision": s.prior_precision}
+        else:
+            options |= {"trials": TRIALS, "exact_trials": EXACT_TRIALS, "samples": s.tuning_samples, **alone}
+        with warnings.catch_warnings():  # where no posterior is better than none, the best is at an end
+            warnings.filterwarnings("ignore", message="the best prior_precision")
+            held_out = picture_batches(*self.pictures.held_out)
+            options |= {"kind": method.kind, "temperature": False, "standard_errors": 0}
+            laplace.tune(held_out, **options, progress=False)
+        trials = [(min(trial.scores["nll"], WORST), trial) for trial in laplace.trials]
+        if method.tuning == "validation":
+            return [[trial.prior_precision, score] for score, trial in trials]
+        seen = [trial.examples or len(self.pictures.held_out[1]) for _, trial in trials]
+        rounds = [float(sorted(set(seen)).index(one)) for one in seen]
+        return [
+            [number, trial.num_data, trial.prior_precision, score]
+            for number, (score, trial) in zip(rounds, trials, strict=True)
+        ]
+
+    def _single(self, network: nn.Module, temperature: float = 1.0) -> dict[str, Any]:
         test, classes = self.pictures.test
-        pictures = (test, self.pictures.unknown)
-        found = [plain_outputs(self.model, x, autocast=autocast) / temperature for x in pictures]
+        found = [plain_outputs(network, x) / temperature for x in (test, self.pictures.unknown)]
         known, unknown = (self._prediction(logits[None]) for logits in found)
         return measures(known, classes, unknown)
 

@@ -1,8 +1,7 @@
 """Outputs of a large network over many pictures: each sampled network meets all of them, a few at a time.
 
 A sample of all weights costs as much as some pictures, so it is drawn once, not once a batch; and of small batches the
-activations stay in a processor's cache. With `autocast` matrix products and convolutions are in that precision, say
-"bfloat16", weights and sums in float32: on a processor that has such products in less than half of the time.
+activations stay in a processor's cache.
 """
 
 import warnings
@@ -18,9 +17,9 @@ from infoform.posteriors.network_posterior import Posterior
 BATCH = 4  # pictures: the fastest of 1, 2, 4, 8, 16 for the networks of imagenet_networks.py on one core
 
 
-def plain_outputs(model: nn.Module, images: Tensor, *, autocast: str | None = None) -> Tensor:  # (N, 3, H, W) -> (N, C)
+def plain_outputs(model: nn.Module, images: Tensor) -> Tensor:  # (N, 3, H, W) -> (N, C)
     """Return the network's own outputs."""
-    return _run(model, {}, images, autocast)
+    return _run(model, {}, images)
 
 
 def sampled_outputs(
@@ -31,28 +30,27 @@ def sampled_outputs(
     samples: int,
     seed: int,
     linear: bool = False,
-    autocast: str | None = None,
 ) -> Tensor:  # (N, 3, H, W) -> (M, N, C)
-    """Return the outputs of networks with sampled weights, the same ones every time.
-
-    With `linear` they are linear in the weights, which is always in float32: small differences matter there.
-    """
+    """Return the outputs of networks with sampled weights, the same ones every time; with `linear` linear in them."""
     generator = torch.Generator().manual_seed(seed)
     found = []
     for _ in range(samples):
         deviations = {name: drawn[0] for name, drawn in posterior.sample(1, generator=generator).items()}
         weights = laplace.weights(deviations)
-        found.append(
-            _run_linear(laplace.model, weights, images) if linear else _run(laplace.model, weights, images, autocast)
-        )
+        run = _run_linear if linear else _run
+        found.append(run(laplace.model, weights, images))
     return torch.stack(found)
 
 
-def _run(model: nn.Module, weights: Mapping[str, Tensor], images: Tensor, autocast: str | None) -> Tensor:
-    dtype = None if autocast is None else getattr(torch, autocast)
-    with torch.no_grad(), torch.autocast("cpu", dtype, enabled=dtype is not None):
+def picture_batches(images: Tensor, classes: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return batches of as many pictures as the networks are fastest with."""
+    return [(_laid_out(x), y) for x, y in zip(images.split(BATCH), classes.split(BATCH), strict=True)]
+
+
+def _run(model: nn.Module, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:
+    with torch.no_grad():
         parts = [functional_call(model, dict(weights), (_laid_out(part),)) for part in images.split(BATCH)]
-    return torch.cat(parts).float()
+    return torch.cat(parts)
 
 
 def _run_linear(model: nn.Module, weights: Mapping[str, Tensor], images: Tensor) -> Tensor:

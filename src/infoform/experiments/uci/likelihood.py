@@ -4,15 +4,15 @@
 
 The mean is the trained network's, so that structures differ in their variance alone. "equal": all have the (N, τ, σ)
 that is best for the exact block on held-out data; "tuned": each has its own best. Hyperparameters are chosen on a
-network trained on 80 % of a split's training part, by the log-likelihood of the other 20 %; then a network trained on
-all of it is tested. `Laplace.tune` does not choose σ on held-out data, so that the grid over (N, τ, σ) is here; since
-P(sN, sτ) = s P(N, τ), it needs one posterior for each τ / N.
+network trained on 80 % of a split's training part, by the log-likelihood of the other 20 % (`Laplace.tune`); then a
+network trained on all of it is tested.
 
 The training is "short", the paper's as far as it tells, or "long" (likelihood_long.py), as for MC-dropout's
 published values; there also weight decay and epochs are chosen on held-out data, by the plain network's likelihood.
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ EQUAL = {**TUNED, "inf 100%": STRUCTURES["inf 100%"]}
 
 @dataclass(frozen=True)
 class LikelihoodSettings(Settings):
-    """The grids are factors: of τ at N examples, of both N and τ, and of the residuals' variance."""
+    """The search is over N, as a factor of the number of examples, and τ; each pair has the σ that suits it best."""
 
     sets: tuple[str, ...] = SETS
     splits: int = 20
@@ -56,7 +56,9 @@ class LikelihoodSettings(Settings):
     long_batch: int = 128
     learning_rate: float = 1e-3
     decays: tuple[float, ...] = (0.0, 3e-3)  # for sets of less than 2,000 examples; the others have none
-    prior_precisions: tuple[float, ...] = (0.01, 0.05, 0.2, 1.0, 5.0, 20.0, 100.0)
+    data_factor: tuple[float, float] = (10**-1.5, 10**1.5)
+    prior_precision: tuple[float, float] = (3e-4, 3e3)
+    trials: int = 98
     validation_points: int = 1000  # at most
 
 
@@ -64,9 +66,9 @@ class LikelihoodSettings(Settings):
 class Choice:
     """Hyperparameters found on held-out data."""
 
-    position: int  # in the settings' prior_precisions
-    scale: float  # of N and τ
-    variance: float  # σ²
+    data_factor: float  # N over the number of fitted examples
+    prior_precision: float  # τ
+    noise: float  # σ
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,7 @@ class UciLikelihood(Experiment[LikelihoodSettings]):
         split, held = prepared(data.split(int(index))), _held_out(data, int(index), settings)
         chosen = chosen_networks(training, name, settings, cache)[int(index)]
         tuning, testing = fitted(chosen.held_out, held), fitted(chosen.model, split)
-        testing.noise = tuning.noise  # so that N and τ mean the same for both
-        scores = likelihoods(tuning, testing, held, split, chosen.variance, settings.prior_precisions)
+        scores = likelihoods(tuning, testing, held, split, chosen.variance, settings)
         by_evidence = infoform.Laplace(chosen.model, "regression").fit(_data(split), progress=False)
         by_evidence.tune(noise="evidence")
         prediction = by_evidence.predict(split.test_x)
@@ -135,19 +136,16 @@ def likelihoods(
     held: RegressionSplit,
     split: RegressionSplit,
     plain_variance: float,
-    precisions: Sequence[float],
+    settings: LikelihoodSettings,
 ) -> dict[str, dict[str, float]]:
     """Return the mean test log-likelihood of every method, in standardised units: "equal" and "tuned"."""
-    residual, validation = residuals(testing.model, split), residuals(tuning.model, held)
-    choices = {}
-    for label, structure in TUNED.items():
-        spread = torch.stack([epistemic(tuning, held.test_x, structure, one) for one in precisions])
-        choices[label] = choose(validation, spread, plain_variance)
+    residual = residuals(testing.model, split)
+    choices = {label: choose(tuning, held, structure, settings) for label, structure in TUNED.items()}
     plain = float(log_likelihood(residual, torch.full_like(residual, plain_variance)).mean())
 
     def score(label: str, choice: Choice) -> float:
-        spread = epistemic(testing, split.test_x, EQUAL[label], precisions[choice.position])
-        return float(log_likelihood(residual, spread / choice.scale + choice.variance).mean())
+        spread = epistemic(testing, split, EQUAL[label], choice)
+        return float(log_likelihood(residual, spread + choice.noise**2).mean())
 
     return {
         "equal": {"plain": plain, **{label: score(label, choices["exact"]) for label in EQUAL}},
@@ -155,25 +153,37 @@ def likelihoods(
     }
 
 
-def epistemic(laplace: infoform.Laplace, x: Tensor, structure: Structure, precision: float) -> Tensor:  # (N, A) -> (N,)
-    """Return the variance of the predictions at this τ and the fit's N."""
-    return variances(laplace.posterior(structure=structure, prior_precision=precision), laplace.model, x)
+def epistemic(
+    laplace: infoform.Laplace, split: RegressionSplit, structure: Structure, choice: Choice
+) -> Tensor:  # -> (N,)
+    """Return the variance of the predictions of test data with these hyperparameters."""
+    laplace.noise, count = choice.noise, choice.data_factor * len(split.train_y)
+    posterior = laplace.posterior(structure=structure, prior_precision=choice.prior_precision, num_data=count)
+    return variances(posterior, laplace.model, split.test_x)
 
 
-def choose(residual: Tensor, spread: Tensor, plain_variance: float) -> Choice:  # (N,), (T, N)
-    """Return what is best on held-out data, over the grid of τ, of factors of (N, τ), and of σ²."""
-    scales = 10.0 ** torch.linspace(-1.5, 1.5, 13, dtype=residual.dtype)
-    noises = plain_variance * 10.0 ** torch.linspace(-1.5, 0.1, 17, dtype=residual.dtype)
-    scores = torch.stack(
-        [
-            log_likelihood(residual, (one / scales[:, None])[:, None] + noises[:, None]).mean(-1)
-            for one in spread  # (S, Q, N) at a time
-        ]
-    )
-    best = int(scores.argmax())
-    position, rest = divmod(best, len(scales) * len(noises))
-    scale, noise = divmod(rest, len(noises))
-    return Choice(position, float(scales[scale]), float(noises[noise]))
+def choose(
+    laplace: infoform.Laplace, held: RegressionSplit, structure: Structure, settings: LikelihoodSettings
+) -> Choice:
+    """Return the N, τ and σ that are best on held-out data."""
+    examples, (low, high) = len(held.train_y), settings.data_factor
+    with warnings.catch_warnings():  # where the network alone is as good, the best τ is the largest
+        warnings.filterwarnings("ignore", message="the best prior_precision")
+        laplace.tune(
+            [(held.test_x, held.test_y)],
+            structure=structure,
+            trials=settings.trials,
+            num_data=(low * examples, high * examples),
+            prior_precision=settings.prior_precision,
+            kind="linear",
+            noise="validation",
+            standard_errors=0,
+            progress=False,
+        )
+    assert laplace.num_data is not None
+    assert laplace.noise is not None
+    assert isinstance(laplace.prior_precision, float)
+    return Choice(laplace.num_data / examples, laplace.prior_precision, laplace.noise)
 
 
 def log_likelihood(residual: Tensor, variance: Tensor) -> Tensor:

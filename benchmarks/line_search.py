@@ -1,9 +1,7 @@
-"""The minimum of a costly function of τ on a grid of quarter decades, found from decades.
+"""The minimum of a costly function of τ on a grid of quarter decades, found from decades: for other libraries only.
 
-`Laplace.tune` cannot do this, for three reasons. Its grid has as many trials as it has points: 57 quarter decades from
-1e-6 to 1e8, where about twelve are tried here, each of which predicts for all held-out data. By evidence it counts the
-fitted examples as N, where experiments fit a part of the training data and count all of it. And other libraries, and
-predictions in lower precision, are to be tuned on the same grid.
+Our own posteriors are tuned by `Laplace.tune`, which cannot tune those of another library. Their τ are searched here on
+the grid that ours have.
 """
 
 import math

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-
-from infoform.experiments.search.line_search import find_least_nll, find_minimum
+from benchmarks.line_search import find_least_nll, find_minimum
 
 
 @pytest.mark.parametrize("best", [-4.0, -0.75, 2.0, 3.5, 4.25, 7.0])

@@ -1,1 +1,0 @@
-"""Searches for hyperparameters that experiments use."""
