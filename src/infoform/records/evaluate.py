@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from infoform.records.examples import ChosenExamples
 from infoform.records.json_values import FLAT, LEFT_OUT
+from infoform.records.novelty import NoveltyResult
 
 
 @dataclass(frozen=True)
@@ -174,3 +175,4 @@ class EvaluateResult:
     unknown: UnknownResult | None = field(default=None, metadata=LEFT_OUT)
     kind: str | None = field(default=None, metadata=LEFT_OUT)  # how it was predicted; earlier versions did not tell it
     reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so
+    novelty: NoveltyResult | None = field(default=None, metadata=LEFT_OUT)  # where the fit knows the training data

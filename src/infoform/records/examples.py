@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infoform.records.json_values import FLAT, LEFT_OUT
+from infoform.records.novelty import ExampleNovelty
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class ShownExample:
     right: bool | None = field(default=None, metadata=LEFT_OUT)
     png: str | None = field(default=None, metadata=LEFT_OUT)  # base64
     row: TableRow | None = field(default=None, metadata=FLAT)
+    strangeness: ExampleNovelty | None = field(default=None, metadata=FLAT)  # where the fit knows the training data
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,4 @@ class ChosenExamples:
     farthest_off: list[ShownExample] | None = field(
         default=None, metadata=LEFT_OUT
     )  # of numbers, where the truths are known
+    strangest: list[ShownExample] | None = field(default=None, metadata=LEFT_OUT)  # with novelty

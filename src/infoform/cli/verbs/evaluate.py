@@ -42,6 +42,7 @@ def evaluate(
         infoform evaluate runs/b --data photos/test --unknown drawings
     """
     from infoform.cli.extremes import describe
+    from infoform.cli.novelty_record import novelty_record
     from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.cli.scoring import score, tell_apart
@@ -63,12 +64,14 @@ def evaluate(
                 chosen=chosen,
                 kind=predicted.kind,
                 reason=predicted.reason,
+                novelty=novelty_record(predicted, {}),
             )
             if strange is not None:
                 other, _ = opened.laplace.predict_loader(strange.loader, keep=parts.of("unknown"), **how)
                 chosen, other_note = describe(opened, strange, other, None)
                 apart = replace(tell_apart(likelihood, predicted, other), chosen=chosen)
-                result, note = replace(result, unknown=apart), note or other_note
+                novelty = novelty_record(predicted, {str(unknown): other})
+                result, note = replace(result, unknown=apart, novelty=novelty), note or other_note
         record.result = result
         if note is not None:
             record.note(note)
