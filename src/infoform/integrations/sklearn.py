@@ -82,8 +82,8 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
     def novelty(self, X: Any) -> Array:
         """Return how unlike the training data every input is, from 0 to 1; it takes one forward pass.
 
-        With `tune="validation"` the data that were kept out of training set the scale, else some of the training data
-        do, to which other inputs look a little stranger than they are.
+        With `tune="validation"` the data that were kept out of training set the scale. Otherwise some of the training
+        data do, beside which fresh inputs of the known kind look stranger than they are.
 
         Args:
             X: The inputs, (N, A).
