@@ -14,9 +14,9 @@ from infoform.report.sections.unknown import heap_table, heaps
 from infoform.report.words import counted, listed, percent
 
 SCORES = {  # name in the JSON -> (name on the page, name of its axis, colour)
-    "novelty": ("novelty", "novelty: share of known inputs that look less strange", POSTERIOR),
-    "entropy": ("entropy", "entropy: how spread the prediction is", UNKNOWN),
-    "mutual_information": ("mutual information", "mutual information: what more data could tell", PLAIN),
+    "novelty": ("novelty", "less strange known inputs", POSTERIOR),
+    "entropy": ("entropy", "entropy of the prediction", UNKNOWN),
+    "mutual_information": ("mutual information", "mutual information", PLAIN),
 }
 LAYERS = 3  # named of an example
 MOST = 0.9995  # more would be told as 100.0 %
@@ -83,9 +83,10 @@ def roc_chart(one: UnknownSet) -> Chart:
     layout = figure(
         traces,
         height=320,
-        xaxis=axis("false alarms: known taken for unknown", **SHARE),
+        xaxis=axis("false alarms", **SHARE),
         yaxis=axis("unknown found", **SHARE),
         hovermode="closest",
+        legend={"x": 1, "y": 0.02, "xanchor": "right", "yanchor": "bottom"},  # a curve leaves this corner free
     )
     rows = [
         (SCORES[name][0], percent(false), percent(found))
@@ -138,7 +139,7 @@ def strange_lines(found: ExampleNovelty) -> list[str]:
 
 
 def _most(share: float) -> str:
-    return f"over {percent(0.999)}" if share >= MOST else percent(share)
+    return f">\u00a0{percent(0.999)}" if share >= MOST else percent(share)
 
 
 def novelty_sentences(novelty: NoveltyResult) -> list[str]:
