@@ -1,4 +1,4 @@
-"""What `infoform evaluate` tells of novelty, counted here by hand."""
+"""What `infoform evaluate` tells of known and unknown sets for the report, counted here by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from trees import NAMES, read
 from typer.testing import Result
 
 from infoform.cli.extremes import choose
-from infoform.cli.novelty_record import ROC_POINTS, example_novelty, novelty_record, strangest
+from infoform.cli.unknown_sets import ROC_POINTS, strangest, unknown_sets
 from infoform.prediction import Novelty, Prediction
 
 Call = Callable[..., Result]
@@ -29,11 +29,10 @@ def _predicted(novelty: Tensor, by_layer: Tensor | None = None) -> Prediction:
 def test_shares_counts_and_curves_are_those_of_the_scores() -> None:
     source = torch.Generator().manual_seed(0)
     known, unknown = _predicted(torch.rand(700, generator=source)), _predicted(torch.rand(300, generator=source).sqrt())
-    found = novelty_record(known, {"other": unknown})
+    found = unknown_sets(known, {"other": unknown})
     assert found is not None
-    (other,) = found.unknown_sets
-    assert (found.examples, other.examples, other.name) == (700, 300, "other")
-    assert found.novel == pytest.approx(float((known.novelty > 0.95).double().mean()))
+    (other,) = found
+    assert (other.examples, other.name) == (300, "other")
     assert other.novel == pytest.approx(float((unknown.novelty > 0.95).double().mean()))
     for name, score in other.scores.items():
         here, there = getattr(known, name).double(), getattr(unknown, name).double()
@@ -56,43 +55,41 @@ def test_shares_counts_and_curves_are_those_of_the_scores() -> None:
 
 
 def test_few_equal_scores_are_a_curve_too() -> None:
-    found = novelty_record(_predicted(torch.ones(2)), {"same": _predicted(torch.ones(3))})
+    found = unknown_sets(_predicted(torch.ones(2)), {"same": _predicted(torch.ones(3))})
     assert found is not None
-    score = found.unknown_sets[0].scores["novelty"]
+    score = found[0].scores["novelty"]
     assert (score.roc.false_alarms, score.roc.found, score.auroc) == ([0.0, 1.0], [0.0, 1.0], 0.5)
     assert (score.known[-1], score.unknown[-1]) == (2, 3)
 
 
-def test_the_strangest_and_the_layers_that_say_so() -> None:
+def test_the_strangest_come_first() -> None:
     by_layer = torch.tensor([[0.1, 0.2], [0.9, 0.9], [1.0, 0.5], [1.0, 0.9]])
     predicted = _predicted(torch.tensor([0.3, 0.9, 1.0, 1.0]), by_layer)
     assert strangest(predicted, 3) == [3, 2, 1]  # of two that are equally novel, the one strange to both layers
     assert choose(predicted, None)["strangest"] == [3, 2, 1, 0]
-    first, tied = example_novelty(predicted, 2), example_novelty(predicted, 1)
-    assert first is not None
-    assert tied is not None
-    assert (first.novelty, first.layer_novelty, first.strange_to) == (1.0, 1.0, ["first"])
-    assert tied.strange_to == ["first", "second"]
 
 
 def test_a_prediction_without_novelty_has_no_such_record() -> None:
     without = replace(_predicted(torch.rand(4)), input_novelty=None)
-    assert novelty_record(without, {"other": without}) is None
-    assert example_novelty(without, 0) is None
+    assert unknown_sets(without, {"other": without}) is None
     assert "strangest" not in choose(without, None)
 
 
 def test_evaluate_writes_it(fitted: Path, succeed: Call) -> None:
     succeed("evaluate", "run", "--data", "trees.csv")
     alone = read(fitted / "evaluate.json")["result"]
-    assert alone["novelty"]["unknown_sets"] == []
+    assert "unknown_sets" not in alone
+    assert alone["strangest"]
     succeed("evaluate", "run", "--data", "trees.csv", "--unknown", "unlabelled.csv")
     result = read(fitted / "evaluate.json")["result"]
-    (unknown,) = result["novelty"]["unknown_sets"]
+    (unknown,) = result["unknown_sets"]
     assert unknown["name"] == "unlabelled.csv"
     assert set(unknown["scores"]) == {"novelty", "entropy", "mutual_information"}
     assert unknown["scores"]["entropy"]["auroc"] == pytest.approx(result["unknown"]["entropy"]["auroc"])
+    assert unknown["novel"] == pytest.approx(result["unknown"]["novelty"]["called"]["share"])
+    for name in ("auroc", "aupr", "fpr95"):
+        assert unknown["scores"]["novelty"][name] == pytest.approx(result["unknown"]["novelty"]["together"][name])
     for shown in (result["strangest"], result["unknown"]["strangest"]):
         assert [one["novelty"] for one in shown] == sorted((one["novelty"] for one in shown), reverse=True)
-        assert all(one["strange_to"] and set(one["inputs"]) == set("abc") for one in shown)
+        assert all(one["strangest_layer"] and set(one["inputs"]) == set("abc") for one in shown)
     assert {one["target"] for one in result["strangest"]} <= set(NAMES)
