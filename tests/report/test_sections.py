@@ -193,7 +193,7 @@ def test_novelty_is_laid_out_as_it_was_written(page_file: Path) -> None:
     assert result.unknown.chosen is not None
     for shown, example in zip(galleries[0].examples, result.unknown.chosen.strangest or [], strict=True):
         assert shown.png == example.png
-        assert f"strangest to '{example.strangest_layer}'" in shown.lines
+        assert f"strangest to layer {example.strangest_layer}" in shown.lines
     said = " ".join(next(block for block in summary.section(run).blocks if isinstance(block, Sentences)).items)
     assert f"it calls {percent(other.novel)} novel" in said
     assert run.predict is not None

@@ -59,7 +59,7 @@ def set_table(known: NovelExamples, examples: int, sets: Sequence[UnknownSet]) -
         rows.append((one.name, f"{one.examples:,}", percent(one.novel), *cells))
         best |= {(row, 3 + names.index(name)) for name, auroc in aurocs.items() if auroc == max(aurocs.values())}
     head = ("data", "examples", "called novel", *(f"AUROC by {SCORES[name][0]}" for name in names))
-    title = "How many are called novel" + ("; the score that tells a set apart best is marked" if names else "")
+    title = "Called novel" + ("; the best score is marked" if names else "")
     return Table(head, rows, frozenset(best), title)
 
 
@@ -142,7 +142,7 @@ def _strange_lines(example: ShownExample) -> list[str]:
     """Return how strange an example is, and the layer that finds it strangest."""
     if example.novelty is None:
         return []
-    return [f"novelty {_most(example.novelty)}", f"strangest to '{example.strangest_layer}'"]
+    return [f"novelty {_most(example.novelty)}", f"strangest to layer {example.strangest_layer}"]
 
 
 def _most(share: float) -> str:
