@@ -13,7 +13,6 @@ import infoform
 from infoform import metrics
 from infoform.cli.model_source import build_model, load_weights
 from infoform.records import EvaluateResult, PredictResult, read_record
-from infoform.records.novelty import ScoreApart
 
 Call = Callable[..., Result]
 
@@ -26,10 +25,6 @@ def _laplace(run: Path) -> infoform.Laplace:
 
 def _inputs() -> torch.Tensor:
     return torch.tensor(pandas.read_csv("trees.csv")[["a", "b", "c"]].to_numpy(), dtype=torch.float32)
-
-
-def _figures(told: ScoreApart) -> dict[str, float]:
-    return {"auroc": told.auroc, "aupr": told.aupr, "fpr95": told.fpr95}
 
 
 @pytest.fixture
@@ -74,9 +69,8 @@ def test_a_table_of_predictions_has_novelty(fitted: Path, far: Path, succeed: Ca
     assert result.chosen is not None
     for example in result.chosen.least_certain:
         row = table.iloc[example.index]
-        assert example.strangeness is not None
-        assert example.strangeness.novelty == pytest.approx(row["novelty"])
-        assert example.strangeness.strange_to[0] == str(row["strangest_layer"])
+        assert example.novelty == pytest.approx(row["novelty"])
+        assert (example.novel, example.strangest_layer) == (bool(row["novel"]), str(row["strangest_layer"]))
 
 
 def test_unknown_data_are_told_apart_by_novelty_and_by_its_parts(fitted: Path, far: Path, succeed: Call) -> None:
@@ -85,16 +79,18 @@ def test_unknown_data_are_told_apart_by_novelty_and_by_its_parts(fitted: Path, f
     known, unknown = laplace.novelty(_inputs()), laplace.novelty(30 * _inputs())
     result = read_record(fitted / "evaluate.json", EvaluateResult, "infoform evaluate").result
     assert result.novelty is not None
-    assert result.novelty.novel == pytest.approx(float(known.novel().float().mean()))
-    (told,) = result.novelty.unknown_sets
-    assert _figures(told.scores["novelty"]) == pytest.approx(metrics.ood(known.novelty, unknown.novelty))
+    assert result.novelty.share == pytest.approx(float(known.novel().float().mean()))
+    assert result.unknown is not None
+    told = result.unknown.novelty
+    assert told is not None
+    assert vars(told.together) == pytest.approx(metrics.ood(known.novelty, unknown.novelty))
     assert list(told.parts) == list(known.novelty_parts)
     for name, separation in told.parts.items():
         expected = metrics.ood(known.novelty_parts[name], unknown.novelty_parts[name])
-        assert _figures(separation) == pytest.approx(expected)
+        assert vars(separation) == pytest.approx(expected)
         assert f"novelty: {name}" in shown
-    assert told.novel == pytest.approx(float(unknown.novel().float().mean()))
-    assert f"{result.novelty.novel:.1%} of known examples, {told.novel:.1%} of unknown ones" in shown
+    assert told.called.share == pytest.approx(float(unknown.novel().float().mean()))
+    assert f"{result.novelty.share:.1%} of the known examples, {told.called.share:.1%} of the unknown" in shown
 
 
 def test_regression_has_novelty_too(home: Path, succeed: Call) -> None:
@@ -102,8 +98,7 @@ def test_regression_has_novelty_too(home: Path, succeed: Call) -> None:
     succeed("predict", "run", "--data", "unlabelled.csv")
     assert pandas.read_csv("run/predict.csv")["novelty"].between(0, 1).all()
     shown = succeed("evaluate", "run", "--data", "trees.csv", "--unknown", "unlabelled.csv").stdout
-    (told,) = read("run/evaluate.json")["result"]["novelty"]["unknown_sets"]
-    assert told["scores"]["novelty"]["auroc"] == pytest.approx(0.5)  # the same data
+    assert read("run/evaluate.json")["result"]["unknown"]["novelty"]["together"]["auroc"] == pytest.approx(0.5)
     assert "epistemic variance" in shown
 
 
@@ -116,3 +111,5 @@ def test_a_posterior_without_novelty_leaves_it_out(without: Path, far: Path, suc
         assert "'novel" not in str(read(without / f"{name}.json")["result"])
     record = read_record(without / "evaluate.json", EvaluateResult, "infoform evaluate")  # as an older one reads
     assert record.result.novelty is None
+    assert record.result.unknown is not None
+    assert record.result.unknown.novelty is None

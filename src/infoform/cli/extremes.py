@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from infoform.cli.novelty_record import example_novelty, strangest
 from infoform.cli.pictures import Tones, as_image, png
+from infoform.cli.unknown_sets import strangest
 from infoform.network.batches import batch_size, device_of, read_batch, read_outputs
+from infoform.prediction import select_examples
 from infoform.records.examples import ChosenExamples, ClassAnswer, NumberAnswer, ShownExample, TableRow
 
 if TYPE_CHECKING:
@@ -115,8 +116,10 @@ def _answer(
         example=data.name(place),
         entropy=float(predicted.entropy[place]),
         mutual_information=float(predicted.mutual_information[place]),
-        strangeness=example_novelty(predicted, place),
     )
+    if predicted.input_novelty is not None:
+        columns = select_examples(predicted.input_novelty, torch.tensor([place])).columns()
+        example = replace(example, **{name: values[0] for name, values in columns.items()})
     if predicted.mean is not None:
         answer = NumberAnswer(predicted.mean[place].tolist(), predicted.std[place].tolist())
         truth = None if targets is None else targets[place].reshape(-1).tolist()

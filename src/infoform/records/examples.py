@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infoform.records.json_values import FLAT, LEFT_OUT
-from infoform.records.novelty import ExampleNovelty
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,9 @@ class ShownExample:
     right: bool | None = field(default=None, metadata=LEFT_OUT)
     png: str | None = field(default=None, metadata=LEFT_OUT)  # base64
     row: TableRow | None = field(default=None, metadata=FLAT)
-    strangeness: ExampleNovelty | None = field(default=None, metadata=FLAT)  # where the fit knows the training data
+    novelty: float | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it
+    novel: bool | None = field(default=None, metadata=LEFT_OUT)  # at 5 % of false alarms
+    strangest_layer: str | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -60,4 +61,4 @@ class ChosenExamples:
     farthest_off: list[ShownExample] | None = field(
         default=None, metadata=LEFT_OUT
     )  # of numbers, where the truths are known
-    strangest: list[ShownExample] | None = field(default=None, metadata=LEFT_OUT)  # with novelty
+    strangest: list[ShownExample] | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from infoform.records.evaluate import Histogram
 from infoform.records.examples import ChosenExamples
 from infoform.records.json_values import FLAT, LEFT_OUT
+from infoform.records.novelty import NovelExamples
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,6 @@ class PredictedNumbers:
 
 
 @dataclass(frozen=True)
-class PredictedNovelty:
-    """The examples that are called novel, unlike the training data."""
-
-    false_alarms: float  # share of known examples that may be called novel; it sets the threshold
-    novel: int
-    share: float  # of all examples
-    strangest_layers: list[tuple[str, int]]  # how many novel ones each layer finds strangest, most first
-
-
-@dataclass(frozen=True)
 class PredictResult:
     """What `infoform predict` found; of `classes` and `numbers` one is there."""
 
@@ -47,4 +38,4 @@ class PredictResult:
     chosen: ChosenExamples | None = field(default=None, metadata=FLAT)
     kind: str | None = field(default=None, metadata=LEFT_OUT)  # how it was predicted; earlier versions did not tell it
     reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so
-    novelty: PredictedNovelty | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it
+    novelty: NovelExamples | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it

@@ -8,8 +8,7 @@ import typer
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
 from infoform.cli.record import recorded
-from infoform.records.evaluate import EvaluateResult, Separation
-from infoform.records.novelty import ScoreApart
+from infoform.records.evaluate import EvaluateResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,10 +43,11 @@ def evaluate(
         infoform evaluate runs/b --data photos/test --unknown drawings
     """
     from infoform.cli.extremes import describe
-    from infoform.cli.novelty_record import novelty_record
+    from infoform.cli.novel_examples import novel_examples, told_by_novelty
     from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.cli.scoring import score, tell_apart
+    from infoform.cli.unknown_sets import unknown_sets
 
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
@@ -66,14 +66,15 @@ def evaluate(
                 chosen=chosen,
                 kind=predicted.kind,
                 reason=predicted.reason,
-                novelty=novelty_record(predicted, {}),
+                novelty=novel_examples(predicted),
             )
             if strange is not None:
                 other, _ = opened.laplace.predict_loader(strange.loader, keep=parts.of("unknown"), **how)
                 chosen, other_note = describe(opened, strange, other, None)
-                apart = replace(tell_apart(likelihood, predicted, other), chosen=chosen)
-                novelty = novelty_record(predicted, {str(unknown): other})
-                result, note = replace(result, unknown=apart, novelty=novelty), note or other_note
+                novelty = told_by_novelty(predicted, other)
+                apart = replace(tell_apart(likelihood, predicted, other), chosen=chosen, novelty=novelty)
+                sets = unknown_sets(predicted, {str(unknown): other})
+                result, note = replace(result, unknown=apart, unknown_sets=sets), note or other_note
         record.result = result
         if note is not None:
             record.note(note)
@@ -106,11 +107,9 @@ def _show(result: EvaluateResult, console: "Console") -> None:
         "mutual_information": "mutual information",
         "epistemic": "epistemic variance",
     }
-    rows: dict[str, Separation | ScoreApart] = {
-        labels[name]: scores for name, scores in result.unknown.separations.items()
-    }
-    for one in [] if result.novelty is None else result.novelty.unknown_sets:
-        rows |= {"novelty": one.scores["novelty"]} | {f"novelty: {name}": part for name, part in one.parts.items()}
+    rows = {labels[name]: scores for name, scores in result.unknown.separations.items()}
+    if (novelty := result.unknown.novelty) is not None:
+        rows |= {"novelty": novelty.together} | {f"novelty: {name}": scores for name, scores in novelty.parts.items()}
     for name, scores in rows.items():
         table.add_row(name, f"{scores.auroc:.4f}", f"{scores.aupr:.4f}", f"{scores.fpr95:.4f}")
     console.print(table)
@@ -121,7 +120,7 @@ def _show_alarms(result: EvaluateResult, console: "Console") -> None:
     """Print how many known and unknown examples are called novel, where the posterior can tell it."""
     if result.novelty is None:
         return
-    said = f"Novel at {result.novelty.false_alarms:.0%} false alarms: {result.novelty.novel:.1%} of known examples"
-    for one in result.novelty.unknown_sets:
-        said += f", {one.novel:.1%} of unknown ones"
+    said = f"Novel at {result.novelty.false_alarms:.0%} false alarms: {result.novelty.share:.1%} of the known examples"
+    if result.unknown is not None and result.unknown.novelty is not None:
+        said += f", {result.unknown.novelty.called.share:.1%} of the unknown ones"
     console.print(f"{said}.")

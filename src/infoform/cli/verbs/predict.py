@@ -1,7 +1,6 @@
 """`infoform predict`: predictions of a run for new data, as a table with their uncertainties."""
 
 import csv
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,8 @@ from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
 from infoform.cli.record import recorded
 from infoform.records.evaluate import Histogram
-from infoform.records.predict import PredictedClasses, PredictedNovelty, PredictedNumbers, PredictResult
+from infoform.records.novelty import NovelExamples
+from infoform.records.predict import PredictedClasses, PredictedNumbers, PredictResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,6 +51,7 @@ def predict(
         infoform predict runs/a --data new.npz --kind mc --samples 30
     """
     from infoform.cli.extremes import describe
+    from infoform.cli.novel_examples import novel_examples
     from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.integrations.tables import to_columns
@@ -72,7 +73,7 @@ def predict(
             chosen, note = describe(opened, new, predicted, None)
             write_columns(target, columns)
         record.written.append(target)
-        novelty = _novelty(predicted)
+        novelty = novel_examples(predicted)
         _show(columns, predicted, record.console)
         if novelty is not None:
             record.console.print(_said_of(novelty, len(predicted)))
@@ -93,19 +94,7 @@ def predict(
             record.note(note)
 
 
-def _novelty(predicted: "Prediction") -> PredictedNovelty | None:
-    """Return how many examples are called novel; None where the fit knows nothing of its inputs."""
-    from infoform.prediction import FALSE_ALARMS
-
-    seen = predicted.input_novelty
-    if seen is None:
-        return None
-    novel = seen.novel(FALSE_ALARMS).tolist()
-    layers = Counter(layer for layer, strange in zip(seen.strangest_layers, novel, strict=True) if strange)
-    return PredictedNovelty(FALSE_ALARMS, sum(novel), sum(novel) / len(novel), layers.most_common())
-
-
-def _said_of(novelty: PredictedNovelty, examples: int) -> str:
+def _said_of(novelty: NovelExamples, examples: int) -> str:
     """Return how many examples are novel, in a sentence."""
     said = f"{novelty.novel:,} of {examples:,} are novel ({novelty.share:.1%}; of known ones about "
     said += f"{novelty.false_alarms:.0%})"

@@ -1,24 +1,25 @@
-"""Is an input unlike the training data? Novelty beside other scores, and the strangest examples with their layers."""
+"""Is an input unlike the training data? Novelty beside other scores, and the strangest examples with their layer."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from infoform.records.examples import ChosenExamples
-from infoform.records.novelty import ExampleNovelty, NoveltyResult, ScoreApart, UnknownSet
+from infoform.records.evaluate import EvaluateResult, UnknownNovelty
+from infoform.records.examples import ChosenExamples, ShownExample
+from infoform.records.novelty import NovelExamples
+from infoform.records.unknown_sets import ScoreApart, UnknownSet
 from infoform.report.blocks import Block, Chart, Gallery, Section, Table, Text
 from infoform.report.charts import PLAIN, POSTERIOR, UNKNOWN, axis, figure
 from infoform.report.inputs import Run
 from infoform.report.sections.calibration import SHARE
 from infoform.report.sections.examples import shown_example
 from infoform.report.sections.unknown import heap_table, heaps
-from infoform.report.words import counted, listed, percent
+from infoform.report.words import counted, percent
 
 SCORES = {  # name in the JSON -> (name on the page, name of its axis, colour)
-    "novelty": ("novelty", "novelty: share of known inputs that look less strange", POSTERIOR),
-    "entropy": ("entropy", "entropy: how spread the prediction is", UNKNOWN),
-    "mutual_information": ("mutual information", "mutual information: what more data could tell", PLAIN),
+    "novelty": ("novelty", "less strange known inputs", POSTERIOR),
+    "entropy": ("entropy", "entropy of the prediction", UNKNOWN),
+    "mutual_information": ("mutual information", "mutual information", PLAIN),
 }
-LAYERS = 3  # named of an example
 MOST = 0.9995  # more would be told as 100.0 %
 ROC_ROWS = 20  # of the table behind the curves
 
@@ -27,38 +28,50 @@ def section(run: Run) -> Section | None:
     result = run.evaluate
     if result is None or result.novelty is None:
         return None
-    novelty = result.novelty
+    novelty, sets = result.novelty, result.unknown_sets or []
     blocks: list[Block] = [
         Text(
             "Novelty says how unlike the training data an input is, whatever the network answers: the share of known "
             "inputs that look less strange to its layers. An input is called novel where that share is above "
             f"{percent(1 - novelty.false_alarms, 0)}, so {percent(novelty.false_alarms, 0)} of known inputs should be."
         ),
-        set_table(novelty),
+        set_table(novelty, result.examples, sets),
     ]
-    for one in novelty.unknown_sets:
+    for one in sets:
         blocks += [*(_heap_chart(name, one) for name in SCORES if name in one.scores), roc_chart(one)]
-    if result.unknown is not None:
-        says = "Of the unknown data, those least like the training data, and the layers whose inputs say so."
+    if result.unknown is not None and result.unknown.novelty is not None:
+        blocks.append(part_table(result.unknown.novelty))
+        says = "Of the unknown data, those least like the training data, and the layer whose inputs say so most."
         blocks += strangest(result.unknown.chosen, "Unknown, and strangest", says)
     says = "Of the known data, those least like the training data: look for damaged or misplaced examples."
     blocks += strangest(result.chosen, "Known, yet strangest", says)
     return Section("Is an input unlike the training data?", blocks)
 
 
-def set_table(novelty: NoveltyResult) -> Table:
+def set_table(known: NovelExamples, examples: int, sets: Sequence[UnknownSet]) -> Table:
     """Return the share of each set that is called novel, and how well each score tells the set from known data."""
-    names = [name for name in SCORES if any(name in one.scores for one in novelty.unknown_sets)]
-    rows = [("known data", f"{novelty.examples:,}", percent(novelty.novel), *("" for _ in names))]
+    names = [name for name in SCORES if any(name in one.scores for one in sets)]
+    rows = [("known data", f"{examples:,}", percent(known.share), *("" for _ in names))]
     best = set()
-    for row, one in enumerate(novelty.unknown_sets, start=1):
+    for row, one in enumerate(sets, start=1):
         aurocs = {name: one.scores[name].auroc for name in names if name in one.scores}
         cells = [percent(aurocs.get(name)) for name in names]
         rows.append((one.name, f"{one.examples:,}", percent(one.novel), *cells))
         best |= {(row, 3 + names.index(name)) for name, auroc in aurocs.items() if auroc == max(aurocs.values())}
     head = ("data", "examples", "called novel", *(f"AUROC by {SCORES[name][0]}" for name in names))
-    title = "How many are called novel" + ("; the score that tells a set apart best is marked" if names else "")
+    title = "Called novel" + ("; the best score is marked" if names else "")
     return Table(head, rows, frozenset(best), title)
+
+
+def part_table(novelty: UnknownNovelty) -> Table:
+    """Return how well each part of novelty alone tells unknown from known data."""
+    rows = [
+        (name, percent(scores.auroc), percent(scores.aupr), percent(scores.fpr95))
+        for name, scores in {"all together": novelty.together, **novelty.parts}.items()
+    ]
+    return Table(
+        ("part of novelty", "AUROC", "AUPR", "false alarms to find 95 %"), rows, title="What novelty is made of"
+    )
 
 
 def _heap_chart(name: str, one: UnknownSet) -> Chart:
@@ -83,9 +96,10 @@ def roc_chart(one: UnknownSet) -> Chart:
     layout = figure(
         traces,
         height=320,
-        xaxis=axis("false alarms: known taken for unknown", **SHARE),
+        xaxis=axis("false alarms", **SHARE),
         yaxis=axis("unknown found", **SHARE),
         hovermode="closest",
+        legend={"x": 1, "y": 0.02, "xanchor": "right", "yanchor": "bottom"},  # a curve leaves this corner free
     )
     rows = [
         (SCORES[name][0], percent(false), percent(found))
@@ -121,32 +135,28 @@ def strangest(chosen: ChosenExamples | None, title: str, says: str) -> list[Bloc
     """Return the gallery of the strangest examples, each with the layers that say so."""
     if chosen is None or not chosen.strangest:
         return []
-    examples = [
-        shown_example(example, [] if example.strangeness is None else strange_lines(example.strangeness))
-        for example in chosen.strangest
-    ]
-    return [Gallery(title, says, examples)]
+    return [Gallery(title, says, [shown_example(example, _strange_lines(example)) for example in chosen.strangest])]
 
 
-def strange_lines(found: ExampleNovelty) -> list[str]:
-    """Return how strange an example is, and to which layers."""
-    named = [f"'{name}'" for name in found.strange_to[:LAYERS]]
-    more = len(found.strange_to) - len(named)
-    layers = listed([*named, f"{more} more"] if more else named)
-    word = "layer" if len(found.strange_to) == 1 else "layers"
-    return [f"novelty {_most(found.novelty)}", f"{word} {layers}: {_most(found.layer_novelty)}"]
+def _strange_lines(example: ShownExample) -> list[str]:
+    """Return how strange an example is, and the layer that finds it strangest."""
+    if example.novelty is None:
+        return []
+    return [f"novelty {_most(example.novelty)}", f"strangest to layer {example.strangest_layer}"]
 
 
 def _most(share: float) -> str:
-    return f"over {percent(0.999)}" if share >= MOST else percent(share)
+    return f">\u00a0{percent(0.999)}" if share >= MOST else percent(share)
 
 
-def novelty_sentences(novelty: NoveltyResult) -> list[str]:
+def novelty_sentences(result: EvaluateResult) -> list[str]:
     """Return what novelty found, for the summary."""
-    known = f"{percent(novelty.novel)} of {counted(novelty.examples, 'known example')}"
+    if result.novelty is None:
+        return []
+    known = f"{percent(result.novelty.share)} of {counted(result.examples, 'known example')}"
     return [
         f"Of '{one.name}' it calls {percent(one.novel)} novel, unlike the training data, and {known}; "
         f"novelty tells one from the other {percent(one.scores['novelty'].auroc)} of the time."
-        for one in novelty.unknown_sets
+        for one in result.unknown_sets or []
         if "novelty" in one.scores
     ]

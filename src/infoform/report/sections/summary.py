@@ -14,8 +14,8 @@ def section(run: Run) -> Section:
     cards, sentences = _scores(run.evaluate)
     if run.evaluate is not None and run.evaluate.unknown is not None:
         sentences += _unknown(run.evaluate.unknown, cards)
-    if run.evaluate is not None and run.evaluate.novelty is not None:
-        sentences += novelty_sentences(run.evaluate.novelty)
+    if run.evaluate is not None:
+        sentences += novelty_sentences(run.evaluate)
     if run.fit is not None:
         sentences += _posterior(run.fit, run.tune, cards)
     blocks: list[Block] = [Cards(cards)] if cards else []

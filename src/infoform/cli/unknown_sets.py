@@ -1,4 +1,4 @@
-"""What `infoform evaluate` measures of novelty, for people and for the report."""
+"""How far novelty and uncertainty tell sets of unknown examples from known ones, and the strangest examples."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from infoform.metrics import ood
 from infoform.prediction import FALSE_ALARMS
-from infoform.records.novelty import ExampleNovelty, NoveltyResult, RocPoints, ScoreApart, UnknownSet
+from infoform.records.unknown_sets import RocPoints, ScoreApart, UnknownSet
 
 if TYPE_CHECKING:
     from infoform.prediction import Prediction
@@ -18,21 +18,19 @@ ROC_POINTS = 200  # at most, in the JSON
 SCORES = ("novelty", "entropy", "mutual_information")
 
 
-def novelty_record(known: "Prediction", unknown: Mapping[str, "Prediction"]) -> NoveltyResult | None:
-    """Return how well novelty tells unknown sets, by their names, from known data; None without novelty."""
+def unknown_sets(known: "Prediction", unknown: Mapping[str, "Prediction"]) -> list[UnknownSet] | None:
+    """Return how well scores tell unknown sets, by their names, from known data; None without novelty."""
     if known.input_novelty is None:
         return None
-    sets = [
+    return [
         UnknownSet(
-            name,
-            len(other),
-            _called_novel(other),
-            {score: _apart(score, *(getattr(each, score) for each in (known, other))) for score in SCORES},
-            {part: _apart("novelty", ours, other.novelty_parts[part]) for part, ours in known.novelty_parts.items()},
+            name=name,
+            examples=len(other),
+            novel=float(other.novel(FALSE_ALARMS).double().mean()),
+            scores={score: _apart(score, known, other) for score in SCORES},
         )
         for name, other in unknown.items()
     ]
-    return NoveltyResult(FALSE_ALARMS, len(known), _called_novel(known), sets)
 
 
 def strangest(predicted: "Prediction", count: int) -> list[int]:
@@ -44,22 +42,8 @@ def strangest(predicted: "Prediction", count: int) -> list[int]:
     return places
 
 
-def example_novelty(predicted: "Prediction", place: int) -> ExampleNovelty | None:
-    """Return how novel one example is, and to which layers; None without novelty."""
-    if predicted.input_novelty is None:
-        return None
-    by_layer = {name: float(values[place]) for name, values in predicted.novelty_layers.items()}
-    most = max(by_layer.values())
-    layers = [name for name, value in by_layer.items() if value == most]
-    return ExampleNovelty(float(predicted.novelty[place]), most, layers)
-
-
-def _called_novel(predicted: "Prediction") -> float:
-    return float(predicted.novel(FALSE_ALARMS).double().mean())
-
-
-def _apart(score: str, known: Tensor, unknown: Tensor) -> ScoreApart:  # (N,), (M,)
-    scores = [each.detach().double().cpu() for each in (known, unknown)]
+def _apart(score: str, known: "Prediction", unknown: "Prediction") -> ScoreApart:
+    scores = [getattr(each, score).detach().double().cpu() for each in (known, unknown)]
     edges = _edges(torch.cat(scores), whole=score == "novelty")
     counts = [_counted(each, edges) for each in scores]
     return ScoreApart(**ood(*scores), edges=edges.tolist(), known=counts[0], unknown=counts[1], roc=_roc(*scores))
