@@ -62,6 +62,19 @@ def test_few_equal_scores_are_a_curve_too() -> None:
     assert (score.known[-1], score.unknown[-1]) == (2, 3)
 
 
+def test_bins_of_a_number_s_entropy_span_what_there_is() -> None:
+    zero = torch.zeros(3, 1)
+    some = Novelty(torch.rand(3), torch.rand(3, 1), torch.rand(3, 1), ("head",), ("first",))
+    made = Prediction(zero, zero + 1, torch.tensor([-7.0, -6.5, -6.0]), torch.ones(3), zero, mean=zero)
+    known = replace(made, input_novelty=some)
+    found = unknown_sets(known, {"same": known})
+    assert found is not None
+    entropy = found[0].scores["entropy"]
+    assert (entropy.edges[0], entropy.edges[-1]) == (-7.0, -6.0)
+    assert (entropy.known[0], entropy.known[-1], sum(entropy.known)) == (1, 1, 3)
+    assert found[0].scores["mutual_information"].edges[0] == 0
+
+
 def test_the_strangest_come_first() -> None:
     by_layer = torch.tensor([[0.1, 0.2], [0.9, 0.9], [1.0, 0.5], [1.0, 0.9]])
     predicted = _predicted(torch.tensor([0.3, 0.9, 1.0, 1.0]), by_layer)

@@ -44,15 +44,17 @@ def strangest(predicted: "Prediction", count: int) -> list[int]:
 
 def _apart(score: str, known: "Prediction", unknown: "Prediction") -> ScoreApart:
     scores = [getattr(each, score).detach().double().cpu() for each in (known, unknown)]
-    edges = _edges(torch.cat(scores), whole=score == "novelty")
+    from_zero = score != "entropy" or known.probs is not None  # the entropy of a number has no zero that means anything
+    edges = _edges(torch.cat(scores), whole=score == "novelty", from_zero=from_zero)
     counts = [_counted(each, edges) for each in scores]
     return ScoreApart(**ood(*scores), edges=edges.tolist(), known=counts[0], unknown=counts[1], roc=_roc(*scores))
 
 
-def _edges(scores: Tensor, *, whole: bool) -> Tensor:  # (N,) -> (BINS + 1,)
+def _edges(scores: Tensor, *, whole: bool, from_zero: bool) -> Tensor:  # (N,) -> (BINS + 1,)
     """Return edges of bins of equal width: from 0 to 1 where a score has that range, else those that hold all."""
-    low, high = (0.0, 1.0) if whole else (min(0.0, float(scores.min())), float(scores.max()))
-    return torch.linspace(low, max(high, low + 1e-12), BINS + 1, dtype=torch.float64)
+    least = float(scores.min())
+    low, high = (0.0, 1.0) if whole else (min(0.0, least) if from_zero else least, float(scores.max()))
+    return torch.linspace(low, max(high, low + 1e-6 * max(1.0, abs(low))), BINS + 1, dtype=torch.float64)
 
 
 def _counted(scores: Tensor, edges: Tensor) -> list[int]:  # (N,), (BINS + 1,)

@@ -126,7 +126,7 @@ def _curve(name: str, score: ScoreApart) -> Any:
         y=score.roc.found,
         mode="lines",
         name=shown,
-        line={"color": colour, "width": 2.5},
+        line={"color": colour, "width": 2.5, "dash": "dot" if name == "mutual_information" else "solid"},
         hovertemplate=f"{shown}: %{{y:.1%}} found at %{{x:.1%}} false alarms<extra></extra>",
     )
 
