@@ -191,8 +191,8 @@ def test_the_least_of_a_smooth_loss_is_found() -> None:
     assert best_temperature(lambda _: math.inf) == 1.0
 
 
-@pytest.mark.parametrize("best", [0.5, 1.0, 2.7, 6.0])
-@pytest.mark.parametrize("guess", [0.7, 0.95, 1.3, 4.0])
+@pytest.mark.parametrize("best", [0.5, 1.0, 1.03, 1.12, 1.3, 2.7, 6.0])
+@pytest.mark.parametrize("guess", [0.7, 0.95, 1.0, 1.3, 4.0])
 def test_a_good_guess_saves_most_of_the_search(best: float, guess: float) -> None:
     """A skewed valley, as that of NLL: its bottom is found within what 2 % of T change, from near or from afar."""
     calls: list[float] = []
@@ -202,10 +202,14 @@ def test_a_good_guess_saves_most_of_the_search(best: float, guess: float) -> Non
         distance = math.log(value / best)
         return 0.3 * (math.exp(distance) - distance)
 
-    found = best_temperature(valley, near=guess * best)
-    assert found == pytest.approx(best, rel=2e-2)
-    assert valley(found) - valley(best) < 5e-5
-    assert len(calls) < 8 or guess in (0.7, 4.0)
+    for least in (1 / 16, min(best, 1.0)):
+        calls.clear()
+        found = best_temperature(valley, near=guess * best, least=least)
+        assert found >= least * (1 - 1e-9)
+        assert found == pytest.approx(best, rel=2e-2)
+        assert valley(found) - valley(best) < 5e-5
+        assert len(calls) < 10 or guess in (0.7, 4.0)
+    assert best_temperature(valley, near=guess * best, least=min(1.0, 1.2 * best)) >= min(1.0, 1.2 * best) * (1 - 1e-9)
 
 
 def test_a_temperature_that_is_not_searched_stays_and_counts() -> None:

@@ -1,7 +1,7 @@
 """Which τ to take of a list, in closed form: all are compared on all data, most of them by combined outputs."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -63,7 +63,7 @@ class Comparison:
             )
             if near and chosen not in exact and chosen not in self.outputs.predicted:  # its error is not known yet
                 self.outputs.predict_part([chosen])
-                errors[chosen] = self._combined(chosen, exact, targets, on_part, plain)[1]
+                errors[chosen] = self._combined(chosen, exact, targets, on_part, plain, near=profiles[chosen].value)[1]
             trusted = near and abs(errors.get(chosen, 0.0)) <= TOLERANCE
             if trusted or len(exact) >= self.outputs.most_exact:
                 chosen = near[-1] if near else self._choice(profiles, plain, among=exact)
@@ -91,17 +91,17 @@ class Comparison:
         self, exact: Mapping[int, RawOutputs], targets: Tensor, on_part: Sequence[Profile], plain: Profile
     ) -> tuple[list[Profile], dict[int, float]]:
         """Return every trial on all data, and what its combination adds to the score, as far as the part tells."""
-        profiles: list[Profile] = []
+        found: dict[int, Profile] = {}
         errors: dict[int, float] = {}
-        for place, known in enumerate(on_part):
-            if known.terms is None:
-                profiles.append(known)
+        for place, beside in outward(exact, len(on_part)):
+            if on_part[place].terms is None:
+                found[place] = on_part[place]
             elif place in exact:
-                profiles.append(self.scorer.profile(exact[place], targets, plain=plain))
+                found[place] = self.scorer.profile(exact[place], targets, plain=plain)
             else:
-                profile, errors[place] = self._combined(place, exact, targets, on_part, plain)
-                profiles.append(profile)
-        return profiles, errors
+                near = found[beside].value
+                found[place], errors[place] = self._combined(place, exact, targets, on_part, plain, near=near)
+        return [found[place] for place in range(len(on_part))], errors
 
     def _combined(
         self,
@@ -110,12 +110,14 @@ class Comparison:
         targets: Tensor,
         on_part: Sequence[Profile],
         plain: Profile,
+        *,
+        near: float,
     ) -> tuple[Profile, float]:
         """Return a trial on all data by combination, and what that adds to the score on the part."""
         known, least = on_part[place], min(on_part, key=lambda profile: profile.score)
         whole, part = self.outputs.combined(place, exact)
         fixed = None if _contends(known, least) else known.value
-        profile = self.scorer.profile(whole, targets, near=known.value, value=fixed, plain=plain)
+        profile = self.scorer.profile(whole, targets, near=near, value=fixed, plain=plain)
         guess, truth = (
             self.scorer.profile(raw, self.part_targets, value=profile.value).score
             for raw in (part, self.outputs.of_part(place))
@@ -133,6 +135,13 @@ class Comparison:
     ) -> int:
         kept = {place: profile for place, profile in enumerate(profiles) if among is None or place in among}
         return place_to_take(kept, plain, self.outputs, self.standard_errors, errors=errors, examples=examples)
+
+
+def outward(nodes: Collection[int], count: int) -> Iterator[tuple[int, int]]:
+    """Give all places from nodes outward, each with a place beside it that came before: itself, for a node."""
+    for place in sorted(range(count), key=lambda place: min(abs(place - node) for node in nodes)):
+        node = min(nodes, key=lambda one: abs(place - one))
+        yield place, place + (node > place) - (node < place)
 
 
 def place_to_take(

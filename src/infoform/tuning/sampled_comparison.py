@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from infoform.predicting.raw_outputs import RawOutputs
-from infoform.tuning.comparison import Compared, place_to_take
+from infoform.tuning.comparison import Compared, outward, place_to_take
 from infoform.tuning.scorer import Profile, Scorer, plain_outputs
 from infoform.tuning.trial_outputs import TrialOutputs
 
@@ -84,14 +84,15 @@ class SampledComparison:
         self, before: list[Profile], known: Mapping[int, RawOutputs], targets: Tensor, plain: Profile
     ) -> list[Profile]:
         """Return all trials on all data, those that are not known by their sizes."""
-        profiles = []
-        for place, old in enumerate(before):
-            if old.terms is None:
-                profiles.append(old)
+        found: dict[int, Profile] = {}
+        for place, beside in outward(known, len(before)):
+            if before[place].terms is None:
+                found[place] = before[place]
                 continue
             raw = known[place] if place in known else self.outputs.combined(place, known)[0]
-            profiles.append(self.scorer.profile(raw, targets, near=old.value, plain=plain))
-        return profiles
+            near = None if place in known else found[beside].value
+            found[place] = self.scorer.profile(raw, targets, near=near, plain=plain)
+        return [found[place] for place in range(len(before))]
 
     def _take(self, profiles: list[Profile], plain: Profile, *, examples: int | None = None) -> int:
         return place_to_take(dict(enumerate(profiles)), plain, self.outputs, self.standard_errors, examples=examples)

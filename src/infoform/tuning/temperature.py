@@ -46,7 +46,7 @@ def best_temperature(
 
 
 def _bottom(gain: Callable[[float], float], guess: float, low: float, high: float) -> float | None:
-    """Return the place of the largest gain near a guess, by two parabolas; None if it is not near, or at an end."""
+    """Return the place of the largest gain near a guess, by two parabolas; None if it is not near."""
     known: dict[float, float] = {}
 
     def at(place: float) -> float:
@@ -54,18 +54,32 @@ def _bottom(gain: Callable[[float], float], guess: float, low: float, high: floa
             known[place] = gain(place)
         return known[place]
 
+    guess = min(max(guess, low + NEAR), high - NEAR)
     for _ in range(MOVES):
         left, right = guess - NEAR, guess + NEAR
-        if left < low or right > high or not math.isfinite(at(guess) + at(left) + at(right)):
+        if not math.isfinite(at(guess) + at(left) + at(right)):
             return None
         if at(guess) >= max(at(left), at(right)):
-            top = _vertex(sorted((place, at(place)) for place in (left, guess, right)))
-            at(top)
+            at(_vertex([(place, at(place)) for place in (left, guess, right)]))
             best = max(known, key=known.__getitem__)
             near = sorted(sorted(known, key=lambda place: abs(place - best))[:3])
             return _vertex([(place, known[place]) for place in near]) if near[0] < best < near[2] else best
+        if at(left) > at(right) and left - NEAR < low:  # next to the end, or at it
+            return _beside_end(at, low, left, guess)
         guess = left if at(left) > at(right) else right
+        if guess + NEAR > high:
+            return None
     return None
+
+
+def _beside_end(at: Callable[[float], float], low: float, left: float, right: float) -> float | None:
+    """Return the place of the largest gain between the lower end and the second of two places near it."""
+    if left > low and at(low) < at(left):
+        return _vertex([(place, at(place)) for place in (low, left, right)])
+    inside = low + NEAR / 8
+    if at(low) >= at(inside):
+        return low
+    return _vertex([(place, at(place)) for place in (low, inside, max(left, low + NEAR / 2))])
 
 
 def _vertex(points: list[tuple[float, float]]) -> float:
