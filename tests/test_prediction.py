@@ -1,6 +1,7 @@
 """A prediction's numbers fit together, and the ways from uncertain outputs to it are the formulas they say."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from infoform.likelihoods import (
     MultiLabel,
     Regression,
 )
-from infoform.prediction import Prediction, join_predictions
+from infoform.prediction import Novelty, Prediction, join_predictions
 
 NOISE = {"regression": 0.7}
 # the bridge reads a logit's share from its variance, and equal variances of 3 or more logits as evenly shared
@@ -417,3 +418,17 @@ def test_joined_predictions_are_the_prediction_of_all(way: str, name: str) -> No
     assert (joined.samples is None) == (whole.samples is None)
     if name != "regression":
         assert joined.max_entropy == whole.max_entropy
+
+
+def test_novelty_as_columns_names_the_first_of_the_strangest_layers() -> None:
+    by_layer = torch.tensor([[0.1, 0.9, 0.9], [1.0, 0.2, 1.0]])
+    novelty = Novelty(torch.tensor([0.4, 0.96]), torch.rand(2, 1), by_layer, ("head",), ("a", "b", "c"))
+    assert novelty.strangest_layers == ["b", "a"]
+    assert novelty.columns() == {
+        "novelty": novelty.novelty.tolist(),
+        "novel": [False, True],
+        "strangest_layer": ["b", "a"],
+    }
+    prediction = from_gaussian(Classification(), *gaussian(2, 3))
+    found = replace(prediction, input_novelty=novelty).columns()
+    assert found == prediction.columns() | novelty.columns()

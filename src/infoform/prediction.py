@@ -56,6 +56,11 @@ class Novelty:
         """Return the novelty of each layer's inputs alone, by the layer's name."""
         return dict(zip(self.layer_names, self.by_layer.unbind(1), strict=True))
 
+    @property
+    def strangest_layers(self) -> list[str]:  # N
+        """Return the layer that finds each input strangest; the first of those that find it equally strange."""
+        return [self.layer_names[place] for place in self.by_layer.argmax(1).tolist()]
+
     def novel(self, false_alarms: float = FALSE_ALARMS) -> Tensor:  # (N,)
         """Say which inputs are unlike the training data.
 
@@ -71,6 +76,18 @@ class Novelty:
         if not 0 < false_alarms < 1:
             raise ValueError(f"false_alarms must be a share of known inputs between 0 and 1, got {false_alarms}.")
         return self.novelty > 1 - false_alarms
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the novelty as a table, with what is novel at 5 % of false alarms and the layer that says so.
+
+        Returns:
+            One list with N entries for each quantity, by the name of the column.
+        """
+        return {
+            "novelty": self.novelty.tolist(),
+            "novel": self.novel().tolist(),
+            "strangest_layer": self.strangest_layers,
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all fields as tensors for a file; `Novelty.of` reads them.
@@ -260,7 +277,8 @@ class Prediction:
         for name, values in per_output.items():
             if values is not None:
                 table |= {f"{name}_{index}": column.tolist() for index, column in enumerate(values.T)}
-        return table | {"entropy": self.entropy.tolist(), "mutual_information": self.mutual_information.tolist()}
+        table |= {"entropy": self.entropy.tolist(), "mutual_information": self.mutual_information.tolist()}
+        return table if self.input_novelty is None else table | self.input_novelty.columns()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all fields that are not None, as tensors for a file; `Prediction.of` reads them.

@@ -144,6 +144,9 @@ def test_the_posterior_of_a_trainer(trainer: Trainer) -> None:
     logged = trainer.state.log_history[-1]
     assert logged["laplace_nll"] == pytest.approx(scores["nll"], rel=1e-4)
     assert logged["laplace_prior_precision"] == laplace.prior_precision
+    novelty = laplace.novelty({name: value for name, value in held.items() if name != "labels"})
+    torch.testing.assert_close(laplace.predict(held).novelty, novelty.novelty)
+    assert "classifier" in novelty.novelty_layers
 
 
 def test_tuning_needs_an_evaluation_set(trainer: Trainer) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_moons
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -54,6 +55,25 @@ def test_probabilities_are_those_of_the_posterior() -> None:
     expected = model.laplace_.predict(scaled).probs
     assert expected is not None
     np.testing.assert_allclose(model.predict_proba(x), expected.numpy(), rtol=1e-9)
+
+
+def test_novelty_is_that_of_the_posterior_and_tells_far_inputs() -> None:
+    x, y = make_moons(200, noise=0.1, random_state=0)
+    for model in (InfClassifier(**SMALL, random_state=0), InfRegressor(**SMALL, random_state=0)):
+        model.fit(x, y.astype(float) if isinstance(model, InfRegressor) else y)
+        novelty = model.novelty(x)
+        assert novelty.shape == (200,)
+        np.testing.assert_allclose(novelty, model.predictive(x).novelty.numpy(), rtol=1e-9)
+        assert np.all((novelty >= 0) & (novelty <= 1))
+        assert model.novelty(20 * x).mean() > 0.99 > novelty.mean()
+
+
+def test_novelty_needs_a_fit_and_inputs_of_its_width() -> None:
+    x, y = make_moons(50, noise=0.1, random_state=0)
+    with pytest.raises(NotFittedError):
+        InfClassifier().novelty(x)
+    with pytest.raises(ValueError, match="3 features"):
+        InfClassifier(**FIXED).fit(x, y).novelty(np.ones((2, 3)))
 
 
 def _line(targets: int = 1) -> tuple[Any, Any]:

@@ -43,6 +43,28 @@ def test_regression_has_deviations_and_intervals(inputs: Tensor) -> None:
     assert "class" not in table
 
 
+def test_novelty_stands_beside_the_uncertainty(inputs: Tensor) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    data = torch.randn(60, 3, dtype=torch.float64)
+    laplace = infoform.Laplace(model, "classification").fit([(data, torch.arange(60) % 2)], progress=False)
+    inputs = torch.cat([inputs[:3], 50 * inputs[3:]])
+    frame, expected = to_pandas(laplace.predict(inputs)), laplace.novelty(inputs)
+    torch.testing.assert_close(torch.tensor(frame["novelty"].to_numpy()), expected.novelty)
+    assert frame["novel"].tolist() == (expected.novelty > 0.95).tolist()
+    assert frame["novel"][3:].all()
+    by_layer = pandas.DataFrame({name: values.numpy() for name, values in expected.novelty_layers.items()})
+    assert frame["strangest_layer"].tolist() == by_layer.idxmax(axis=1).tolist()
+
+
+def test_a_prediction_without_novelty_has_no_such_columns(inputs: Tensor) -> None:
+    laplace = infoform.Laplace(
+        nn.Linear(3, 2).double(), "classification", fit_options=infoform.FitOptions(novelty=False)
+    )
+    table = to_columns(laplace.fit([(inputs, torch.arange(6) % 2)], progress=False).predict(inputs))
+    assert not {"novelty", "novel", "strangest_layer"} & set(table)
+
+
 def test_names_must_be_as_many(inputs: Tensor) -> None:
     prediction = _prediction("classification", inputs, 2)
     with pytest.raises(ValueError, match="classes must name each of 2 outputs, got 1"):

@@ -46,7 +46,7 @@ def documented_page(folder: Path) -> Path:
 
 
 def hostile_page(folder: Path) -> Path:
-    """Make a run whose folder, classes, columns and title are HTML; return its page."""
+    """Make a run whose folder, files, classes, columns and title are HTML; return its page."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, len(HOSTILE)))
     with contextlib.chdir(folder):
@@ -61,7 +61,9 @@ def hostile_page(folder: Path) -> Path:
         frame.to_csv("data.csv", index=False)
         run = Path("<u>run<!--")
         infoform("fit", run, "-m", "model.py:net", "-w", "net.pt", "-d", "data.csv", "--target", "kind", "--quiet")
-        infoform("evaluate", run, "--data", "data.csv", "--quiet")
+        other = "<i onmouseover=alert(5)>other.csv"
+        (frame.drop(columns="kind") + 5).to_csv(other, index=False)
+        infoform("evaluate", run, "--data", "data.csv", "--unknown", other, "--quiet")
         infoform("predict", run, "--data", "data.csv", "--quiet")
         infoform("report", run, "--out", "hostile.html", "--title", "<script>alert(4)</script>")
     return folder / "hostile.html"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from infoform.report import make_report, run_panel
-from infoform.report.blocks import Chart, Sentences, Table, Text
+from infoform.report.blocks import Chart, Gallery, Sentences, Table, Text
 from infoform.report.compare import compare
 from infoform.report.inputs import Run, read_inputs
-from infoform.report.sections import SECTIONS, landscape, summary
+from infoform.report.sections import SECTIONS, landscape, novelty, predictions, summary
 from infoform.report.words import percent, size
 
 Change = Callable[[str, Callable[[dict[str, Any]], None]], Run]
@@ -164,3 +164,71 @@ def test_a_damaged_result_is_told_in_one_sentence(change: Change) -> None:
     said = r"or is damaged \('result.plain_scores' is missing\); run 'infoform evaluate' again"
     with pytest.raises(ValueError, match=said):
         make_report([run.path])
+
+
+def test_novelty_is_laid_out_as_it_was_written(page_file: Path) -> None:
+    run = _run(page_file, "inf")
+    result = run.evaluate
+    assert result is not None
+    assert result.novelty is not None
+    assert result.unknown_sets is not None
+    (other,) = result.unknown_sets
+    section = novelty.section(run)
+    assert section is not None
+    sets, parts = (block for block in section.blocks if isinstance(block, Table))
+    assert sets.rows[0][:3] == ("known data", f"{result.examples:,}", percent(result.novelty.share))
+    aurocs = [other.scores[name].auroc for name in ("novelty", "entropy", "mutual_information")]
+    assert sets.rows[1] == ("unknown.npz", f"{other.examples:,}", percent(other.novel), *map(percent, aurocs))
+    assert sets.best == {(1, 3 + aurocs.index(max(aurocs)))}
+    assert [row[0] for row in parts.rows] == ["all together", "typicality", "head", "answer"]
+    *heaps, roc = (block for block in section.blocks if isinstance(block, Chart))
+    for chart, score in zip(heaps, other.scores.values(), strict=True):
+        known, unknown = chart.figure["data"]
+        assert (known["customdata"], unknown["customdata"]) == (score.known, score.unknown)
+    for trace, score in zip(roc.figure["data"], other.scores.values(), strict=True):
+        assert (trace["x"], trace["y"]) == (score.roc.false_alarms, score.roc.found)
+    galleries = [block for block in section.blocks if isinstance(block, Gallery)]
+    assert [gallery.title for gallery in galleries] == ["Unknown, and strangest", "Known, yet strangest"]
+    assert result.unknown is not None
+    assert result.unknown.chosen is not None
+    for shown, example in zip(galleries[0].examples, result.unknown.chosen.strangest or [], strict=True):
+        assert shown.png == example.png
+        assert f"strangest to layer {example.strangest_layer}" in shown.lines
+    said = " ".join(next(block for block in summary.section(run).blocks if isinstance(block, Sentences)).items)
+    assert f"it calls {percent(other.novel)} novel" in said
+    assert run.predict is not None
+    assert run.predict.novelty is not None
+    new = predictions.section(run)
+    assert new is not None
+    assert isinstance(new.blocks[0], Text)
+    assert f"{percent(run.predict.novelty.share)} are novel" in new.blocks[0].text
+
+
+def test_novelty_without_unknown_data_shows_the_known(change: Change) -> None:
+    def without_unknown(record: dict[str, Any]) -> None:
+        del record["result"]["unknown"], record["result"]["unknown_sets"]
+
+    section = novelty.section(change("evaluate", without_unknown))
+    assert section is not None
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert [row[0] for row in table.rows] == ["known data"]
+    assert [block.title for block in section.blocks if isinstance(block, Gallery)] == ["Known, yet strangest"]
+
+
+def test_a_posterior_without_novelty_has_no_such_section(change: Change) -> None:
+    def without_novelty(record: dict[str, Any]) -> None:
+        result = record["result"]
+        del result["novelty"], result["unknown_sets"], result["strangest"]
+        del result["unknown"]["novelty"], result["unknown"]["strangest"]
+
+    run = change("evaluate", without_novelty)
+    assert novelty.section(run) is None
+    assert "it calls" not in str(summary.section(run))
+
+
+def test_a_table_behind_a_curve_keeps_its_ends() -> None:
+    points = [(place / 199, place / 199) for place in range(200)]
+    for few in (points, points[:2], points[:20], points[:21]):
+        kept = novelty.thinned(few)
+        assert (kept[0], kept[-1]) == (few[0], few[-1])
+        assert len(set(kept)) == len(kept) <= novelty.ROC_ROWS + 1

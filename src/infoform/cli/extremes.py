@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from infoform.cli.pictures import Tones, as_image, png
+from infoform.cli.unknown_sets import strangest
 from infoform.network.batches import batch_size, device_of, read_batch, read_outputs
+from infoform.prediction import select_examples
 from infoform.records.examples import ChosenExamples, ClassAnswer, NumberAnswer, ShownExample, TableRow
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ def choose(predicted: "Prediction", targets: Tensor | None) -> dict[str, list[in
     """Return the positions of the examples, the most telling first."""
     order = predicted.entropy.argsort(descending=True, stable=True)
     places = {"least_certain": order[:SHOWN].tolist(), "most_certain": order.flip(0)[:SHOWN].tolist()}
+    if predicted.input_novelty is not None:
+        places["strangest"] = strangest(predicted, SHOWN)
     if targets is None:
         return places
     if predicted.probs is not None and targets.dim() == 1:
@@ -113,6 +117,9 @@ def _answer(
         entropy=float(predicted.entropy[place]),
         mutual_information=float(predicted.mutual_information[place]),
     )
+    if predicted.input_novelty is not None:
+        columns = select_examples(predicted.input_novelty, torch.tensor([place])).columns()
+        example = replace(example, **{name: values[0] for name, values in columns.items()})
     if predicted.mean is not None:
         answer = NumberAnswer(predicted.mean[place].tolist(), predicted.std[place].tolist())
         truth = None if targets is None else targets[place].reshape(-1).tolist()

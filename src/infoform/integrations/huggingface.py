@@ -65,7 +65,9 @@ def laplace_of_trainer(
 ) -> Laplace:
     """Fit the posterior of a trainer's model on its training data, and tune it on its evaluation data.
 
-    The scores on the evaluation data go to `trainer.log` as `laplace_nll`, `laplace_ece` and so on.
+    The scores on the evaluation data go to `trainer.log` as `laplace_nll`, `laplace_ece` and so on. Tuning sets
+    the scale of novelty on the same data: `laplace.novelty(batch)` and `laplace.predict(batch).novelty` then tell
+    inputs that are unlike those of training.
 
     Args:
         trainer: A `transformers.Trainer` after training. Model, data, collator and device come from it.
@@ -84,7 +86,7 @@ def laplace_of_trainer(
 
     Examples:
         >>> laplace = laplace_of_trainer(trainer, layers=["classifier"])  # doctest: +SKIP
-        >>> laplace.predict(batch).probs  # doctest: +SKIP
+        >>> laplace.predict(batch).probs, laplace.predict(batch).novel()  # doctest: +SKIP
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
     laplace = Laplace(model, likelihood_of(model) if likelihood is None else likelihood, **options)

@@ -21,7 +21,8 @@ def to_columns(
     """Return a prediction as columns, with the names of examples and classes.
 
     The columns are those of `prediction.columns()`. A column of one output ends with the name of its class or, without
-    names, with its number. A regression has standard deviations and the ends of an interval too.
+    names, with its number. A regression has standard deviations and the ends of an interval too. A prediction with
+    novelty has the columns `novelty`, `novel` (at 5 % of false alarms) and `strangest_layer`.
 
     Args:
         prediction: The prediction.

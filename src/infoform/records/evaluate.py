@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from infoform.records.examples import ChosenExamples
 from infoform.records.json_values import FLAT, LEFT_OUT
+from infoform.records.novelty import NovelExamples
+from infoform.records.unknown_sets import UnknownSet
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,15 @@ class UnknownNumbers:
 
 
 @dataclass(frozen=True)
+class UnknownNovelty:
+    """How unlike the training data unknown examples look: by all parts of novelty together, and by each alone."""
+
+    together: Separation
+    parts: Mapping[str, Separation]
+    called: NovelExamples
+
+
+@dataclass(frozen=True)
 class UnknownResult:
     """What was found on unknown data; of `classes` and `numbers` one is there."""
 
@@ -144,6 +155,7 @@ class UnknownResult:
     classes: UnknownClasses | None = field(default=None, metadata=FLAT)
     numbers: UnknownNumbers | None = field(default=None, metadata=FLAT)
     chosen: ChosenExamples | None = field(default=None, metadata=FLAT)
+    novelty: UnknownNovelty | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it
 
     @property
     def separations(self) -> dict[str, Separation]:
@@ -174,3 +186,5 @@ class EvaluateResult:
     unknown: UnknownResult | None = field(default=None, metadata=LEFT_OUT)
     kind: str | None = field(default=None, metadata=LEFT_OUT)  # how it was predicted; earlier versions did not tell it
     reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so
+    novelty: NovelExamples | None = field(default=None, metadata=LEFT_OUT)  # of the known data: false alarms
+    unknown_sets: list[UnknownSet] | None = field(default=None, metadata=LEFT_OUT)  # with novelty, for a report

@@ -44,6 +44,9 @@ class ShownExample:
     right: bool | None = field(default=None, metadata=LEFT_OUT)
     png: str | None = field(default=None, metadata=LEFT_OUT)  # base64
     row: TableRow | None = field(default=None, metadata=FLAT)
+    novelty: float | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it
+    novel: bool | None = field(default=None, metadata=LEFT_OUT)  # at 5 % of false alarms
+    strangest_layer: str | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,4 @@ class ChosenExamples:
     farthest_off: list[ShownExample] | None = field(
         default=None, metadata=LEFT_OUT
     )  # of numbers, where the truths are known
+    strangest: list[ShownExample] | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from infoform.records.evaluate import Histogram
 from infoform.records.examples import ChosenExamples
 from infoform.records.json_values import FLAT, LEFT_OUT
+from infoform.records.novelty import NovelExamples
 
 
 @dataclass(frozen=True)
@@ -37,3 +38,4 @@ class PredictResult:
     chosen: ChosenExamples | None = field(default=None, metadata=FLAT)
     kind: str | None = field(default=None, metadata=LEFT_OUT)  # how it was predicted; earlier versions did not tell it
     reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so
+    novelty: NovelExamples | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it

@@ -37,14 +37,17 @@ def evaluate(
         infoform evaluate runs/a --data test.csv
         infoform evaluate runs/a --data test.csv --kind mc --samples 30
 
-    With data of another kind, which need no labels, it also says how well the uncertainty tells them from DATA:
+    With data of another kind, which need no labels, it also says how well novelty and the uncertainty tell them from
+    DATA, and how many of either are called novel:
 
         infoform evaluate runs/b --data photos/test --unknown drawings
     """
     from infoform.cli.extremes import describe
+    from infoform.cli.novel_examples import novel_examples, told_by_novelty
     from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.cli.scoring import score, tell_apart
+    from infoform.cli.unknown_sets import unknown_sets
 
     with recorded(context, output, folder=run if run.is_dir() else None) as record:
         opened = OpenRun.load(run, model, options)
@@ -63,12 +66,15 @@ def evaluate(
                 chosen=chosen,
                 kind=predicted.kind,
                 reason=predicted.reason,
+                novelty=novel_examples(predicted),
             )
             if strange is not None:
                 other, _ = opened.laplace.predict_loader(strange.loader, keep=parts.of("unknown"), **how)
                 chosen, other_note = describe(opened, strange, other, None)
-                apart = replace(tell_apart(likelihood, predicted, other), chosen=chosen)
-                result, note = replace(result, unknown=apart), note or other_note
+                novelty = told_by_novelty(predicted, other)
+                apart = replace(tell_apart(likelihood, predicted, other), chosen=chosen, novelty=novelty)
+                sets = unknown_sets(predicted, {str(unknown): other})
+                result, note = replace(result, unknown=apart, unknown_sets=sets), note or other_note
         record.result = result
         if note is not None:
             record.note(note)
@@ -90,6 +96,7 @@ def _show(result: EvaluateResult, console: "Console") -> None:
         said = f"Of {sure.examples:,} predictions given with {sure.confidence:.0%} confidence or more"
         console.print(f"{said}, {sure.right:.1%} were right.")
     if result.unknown is None:
+        _show_alarms(result, console)
         return
     table = Table("unknown told from known by", title=f"{result.unknown.examples:,} unknown examples")
     for head in ("AUROC", "AUPR", "FPR at 95 %"):
@@ -100,6 +107,20 @@ def _show(result: EvaluateResult, console: "Console") -> None:
         "mutual_information": "mutual information",
         "epistemic": "epistemic variance",
     }
-    for name, scores in result.unknown.separations.items():
-        table.add_row(labels[name], f"{scores.auroc:.4f}", f"{scores.aupr:.4f}", f"{scores.fpr95:.4f}")
+    rows = {labels[name]: scores for name, scores in result.unknown.separations.items()}
+    if (novelty := result.unknown.novelty) is not None:
+        rows |= {"novelty": novelty.together} | {f"novelty: {name}": scores for name, scores in novelty.parts.items()}
+    for name, scores in rows.items():
+        table.add_row(name, f"{scores.auroc:.4f}", f"{scores.aupr:.4f}", f"{scores.fpr95:.4f}")
     console.print(table)
+    _show_alarms(result, console)
+
+
+def _show_alarms(result: EvaluateResult, console: "Console") -> None:
+    """Print how many known and unknown examples are called novel, where the posterior can tell it."""
+    if result.novelty is None:
+        return
+    said = f"Novel at {result.novelty.false_alarms:.0%} false alarms: {result.novelty.share:.1%} of the known examples"
+    if result.unknown is not None and result.unknown.novelty is not None:
+        said += f", {result.unknown.novelty.called.share:.1%} of the unknown ones"
+    console.print(f"{said}.")

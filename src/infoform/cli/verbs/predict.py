@@ -10,6 +10,7 @@ from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
 from infoform.cli.record import recorded
 from infoform.records.evaluate import Histogram
+from infoform.records.novelty import NovelExamples
 from infoform.records.predict import PredictedClasses, PredictedNumbers, PredictResult
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def predict(
 
     It writes a table with one row for each example. The columns: the class and its confidence, or mean, standard
     deviation and 95 % interval; the uncertainty that more data would reduce (epistemic, mutual_information) and the
-    one that no data would (aleatoric); and the entropy.
+    one that no data would (aleatoric); the entropy; and the novelty (how unlike the training data the input is, from 0
+    to 1), whether that is novel at 5 % of false alarms, and the layer that finds it strangest.
 
     A command that was interrupted or killed continues where it stopped when you run it again. Examples:
 
@@ -49,6 +51,7 @@ def predict(
         infoform predict runs/a --data new.npz --kind mc --samples 30
     """
     from infoform.cli.extremes import describe
+    from infoform.cli.novel_examples import novel_examples
     from infoform.cli.partial import resumable
     from infoform.cli.run_folder import OpenRun
     from infoform.integrations.tables import to_columns
@@ -70,7 +73,10 @@ def predict(
             chosen, note = describe(opened, new, predicted, None)
             write_columns(target, columns)
         record.written.append(target)
+        novelty = novel_examples(predicted)
         _show(columns, predicted, record.console)
+        if novelty is not None:
+            record.console.print(_said_of(novelty, len(predicted)))
         record.result = PredictResult(
             examples=len(predicted),
             predictions=str(target.resolve()),
@@ -82,9 +88,20 @@ def predict(
             chosen=chosen,
             kind=predicted.kind,
             reason=predicted.reason,
+            novelty=novelty,
         )
         if note is not None:
             record.note(note)
+
+
+def _said_of(novelty: NovelExamples, examples: int) -> str:
+    """Return how many examples are novel, in a sentence."""
+    said = f"{novelty.novel:,} of {examples:,} are novel ({novelty.share:.1%}; of known ones about "
+    said += f"{novelty.false_alarms:.0%})"
+    if novelty.strangest_layers:
+        layer, count = novelty.strangest_layers[0]
+        said += f"; layer '{layer}' finds {count:,} of them strangest"
+    return f"{said}."
 
 
 def _numbers(predicted: "Prediction") -> PredictedNumbers:
@@ -130,6 +147,7 @@ def _show(columns: dict[str, list[Any]], predicted: "Prediction", console: "Cons
         picked = [name for name in columns if name.partition("_")[0] in ("mean", "std", "low", "high")][:8]
     else:
         picked = ["class" if "class" in columns else "label", "confidence", "entropy", "mutual_information"]
+    picked += [name for name in ("novelty",) if name in columns]
     order = predicted.mutual_information.argsort(descending=True, stable=True)[:SHOWN].tolist()
     table = Table("example", title=f"The least known {len(order)} of {len(predicted)}")
     for name in picked:

@@ -1,6 +1,6 @@
 """The examples worth looking at: most and least certain, wrong and yet sure, and unknown ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from infoform.records.examples import ChosenExamples, ClassAnswer, NumberAnswer, ShownExample
 from infoform.report.blocks import Block, Example, Gallery, Section
@@ -38,14 +38,15 @@ def galleries(chosen: ChosenExamples | None, kinds: Mapping[str, tuple[str, str]
     if chosen is None:
         return []
     return [
-        Gallery(title, says, [_example(example) for example in examples])
+        Gallery(title, says, [shown_example(example) for example in examples])
         for kind, (title, says) in kinds.items()
         if (examples := getattr(chosen, kind))
     ]
 
 
-def _example(example: ShownExample) -> Example:
-    lines = _answer(example)
+def shown_example(example: ShownExample, first: Sequence[str] = ()) -> Example:
+    """Return one example: lines that come first, what was said of it, and what it looks like."""
+    lines = [*first, *_answer(example)]
     if example.row is not None:
         lines += [f"{name} = {number(value, 3)}" for name, value in example.row.inputs.items()]
         if example.row.left_out:

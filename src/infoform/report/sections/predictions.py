@@ -7,10 +7,12 @@ from infoform.report.blocks import Block, Chart, Section, Table, Text
 from infoform.report.charts import POSTERIOR, axis, bars, figure, label, names_axis
 from infoform.report.inputs import Run
 from infoform.report.sections.examples import galleries
+from infoform.report.sections.novelty import strangest
 from infoform.report.sections.unknown import shares
 from infoform.report.words import counted, number, percent
 
 KINDS = {"least_certain": ("Least certain of them", "Worth a look by a person before anyone relies on them.")}
+STRANGEST = ("Strangest of them", "Those least like the training data, and the layer whose inputs say so most.")
 SHOWN = 40  # classes
 
 
@@ -26,7 +28,13 @@ def section(run: Run) -> Section | None:
         blocks = [_confidences(result.classes.confidence_histogram), _classes(result.classes.predicted_classes)]
     elif result.numbers is not None:
         told += f"; their spread is {', '.join(number(std, 3) for std in result.numbers.mean_std)} on average"
-    return Section("New predictions", [Text(f"{told}."), *blocks, *galleries(result.chosen, KINDS)])
+    if result.novelty is not None:
+        told += (
+            f"; {percent(result.novelty.share)} are novel, unlike the training data, where "
+            f"{percent(result.novelty.false_alarms, 0)} of known inputs are called so"
+        )
+    shown = [*galleries(result.chosen, KINDS), *strangest(result.chosen, *STRANGEST)]
+    return Section("New predictions", [Text(f"{told}."), *blocks, *shown])
 
 
 def _confidences(histogram: Histogram) -> Chart:

@@ -4,6 +4,7 @@ from infoform.records import EvaluateResult, FitResult, TuneResult
 from infoform.records.evaluate import UnknownResult
 from infoform.report.blocks import Block, Card, Cards, Section, Sentences, Text
 from infoform.report.inputs import Run
+from infoform.report.sections.novelty import novelty_sentences
 from infoform.report.words import counted, listed, number, percent, precision, size, sure_sentence
 
 CLOSE = 0.005  # half a percentage point: not worth a word
@@ -13,6 +14,8 @@ def section(run: Run) -> Section:
     cards, sentences = _scores(run.evaluate)
     if run.evaluate is not None and run.evaluate.unknown is not None:
         sentences += _unknown(run.evaluate.unknown, cards)
+    if run.evaluate is not None:
+        sentences += novelty_sentences(run.evaluate)
     if run.fit is not None:
         sentences += _posterior(run.fit, run.tune, cards)
     blocks: list[Block] = [Cards(cards)] if cards else []

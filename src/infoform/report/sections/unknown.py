@@ -63,30 +63,31 @@ def _entropy_charts(known: Calibration, unknown: UnknownClasses) -> list[Chart]:
 def _entropies(title: str, auroc: float, known: Histogram, unknown: Histogram, highest: float) -> Chart:
     edges = known.edges
     layout = figure(
-        _heaps(edges, known.count, unknown.count),
+        heaps(edges, known.count, unknown.count),
         height=320,
         barmode="overlay",
         xaxis=axis("entropy (0: sure, 1: no idea)", range=[0, 1]),
         yaxis=axis("share of examples", tickformat=".0%", range=[0, 1.05 * highest]),
     )
     says = f"Entropy of known and of unknown examples; AUROC {percent(auroc)}."
-    return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, _table(edges, known.count, unknown.count))
+    return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, heap_table(edges, known.count, unknown.count))
 
 
 def _spreads(auroc: float, histogram: SpreadHistogram) -> Chart:
     columns = (histogram.edges, histogram.known, histogram.unknown)
     layout = figure(
-        _heaps(*columns),
+        heaps(*columns),
         height=320,
         barmode="overlay",
         xaxis=log_axis("spread of the prediction that comes from not knowing the weights"),
         yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
     )
     says = f"Spread of the predictions for known and for unknown examples; AUROC {percent(auroc)}."
-    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, _table(*columns), wide=True)
+    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, heap_table(*columns), wide=True)
 
 
-def _heaps(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> list[Any]:
+def heaps(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> list[Any]:
+    """Return the bars of known and of unknown examples, each as shares of their number."""
     from plotly import graph_objects
 
     middles, widths = bars(edges)
@@ -111,7 +112,8 @@ def shares(counts: Sequence[int]) -> list[float]:
     return [count / total if total else 0.0 for count in counts]
 
 
-def _table(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> Table:
+def heap_table(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> Table:
+    """Return how many examples lie between the edges."""
     rows = [
         (f"{number(low, 3)} to {number(high, 3)}", f"{count:,}", f"{unknown_count:,}")
         for low, high, count, unknown_count in zip(edges, edges[1:], known, unknown, strict=False)
