@@ -90,7 +90,7 @@ def test_unknown_data_are_told_apart_by_novelty_and_by_its_parts(fitted: Path, f
         assert vars(separation) == pytest.approx(expected)
         assert f"novelty: {name}" in shown
     assert told.called.share == pytest.approx(float(unknown.novel().float().mean()))
-    assert f"{result.novelty.share:.1%} of the known examples, {told.called.share:.1%} of the unknown" in shown
+    assert f"{result.novelty.share:.1%} of known examples, {told.called.share:.1%} of unknown ones" in shown
 
 
 def test_regression_has_novelty_too(home: Path, succeed: Call) -> None:

@@ -120,7 +120,7 @@ def _show_alarms(result: EvaluateResult, console: "Console") -> None:
     """Print how many known and unknown examples are called novel, where the posterior can tell it."""
     if result.novelty is None:
         return
-    said = f"Novel at {result.novelty.false_alarms:.0%} false alarms: {result.novelty.share:.1%} of the known examples"
+    said = f"Novel at {result.novelty.false_alarms:.0%} false alarms: {result.novelty.share:.1%} of known examples"
     if result.unknown is not None and result.unknown.novelty is not None:
-        said += f", {result.unknown.novelty.called.share:.1%} of the unknown ones"
+        said += f", {result.unknown.novelty.called.share:.1%} of unknown ones"
     console.print(f"{said}.")
