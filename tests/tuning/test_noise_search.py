@@ -1,6 +1,7 @@
 """A regression's noise and τ found together: exact for the posterior they give, never worse than the noise alone."""
 
 import math
+import warnings
 from typing import Any
 
 import pytest
@@ -84,3 +85,22 @@ def test_posteriors_of_another_noise_are_as_wide_as_the_search_assumes(fisher: s
     prediction, targets = laplace.predict_loader(validation, progress=False)
     assert targets is not None
     assert evaluate(prediction, targets)["nll"] == pytest.approx(taken.scores["nll"], rel=1e-6)
+
+
+@pytest.mark.parametrize("span", [(1e-4, 1e-2), (1e2, 1e6), (1.0, 1e4)])
+def test_an_end_of_the_range_is_told_for_the_tau_that_was_searched(span: tuple[float, float]) -> None:
+    """A noise that is found divides τ, which then may lie outside of the range without being at its end."""
+    torch.manual_seed(0)
+    x = torch.randn(160, 4)
+    y = x[:, :1].sin() + 0.3 * torch.randn(160, 1)
+    model = nn.Sequential(nn.Linear(4, 30), nn.Tanh(), nn.Linear(30, 1))
+    laplace = infoform.Laplace(model, "regression").fit([(x[:60], y[:60])], progress=False)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        laplace.tune([(x[60:], y[60:])], prior_precision=span, trials=9, progress=False)
+    best = min(range(9), key=lambda place: laplace.trials[place].scores["nll"])
+    plain = laplace.plain_trial
+    assert plain is not None
+    near_plain = plain.scores["nll"] <= laplace.trials[best].scores["nll"] and span[0] < 1
+    told_of_end = any("end of the searched range" in str(one.message) for one in told)
+    assert told_of_end == (best in (0, 8)) or near_plain

@@ -181,7 +181,7 @@ def test_a_best_pair_at_the_edge_of_the_range_is_told(fitted: tuple[infoform.Lap
     with pytest.warns(UserWarning, match="at an end of the searched range"):
         laplace.tune(data, trials=3, prior_precision=(1e6, 1e9), temperature=False, progress=False)
     search = make_search()
-    assert [search.at_edge(Trial(10.0, tau, {})) for tau in (1e-2, 1.0, 1e2)] == [True, False, True]
+    assert [search.at_edge(tau) for tau in (1e-2, 1.0, 1e2)] == [True, False, True]
 
 
 @pytest.mark.filterwarnings("ignore:.*at an end of the searched range")

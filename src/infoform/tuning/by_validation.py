@@ -257,7 +257,7 @@ class ValidationSearch:
             )
         # the upper end of a range that has room below comes near to the network alone, which is as far as it goes
         near = best.scores[objective] - least <= AS_GOOD * abs(least) and search.prior_precision[0] < 1
-        if search.at_edge(best) and not (alone and near):
+        if search.at_edge(self._searched(best)) and not (alone and near):
             warnings.warn(
                 f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
                 f"{search.prior_precision}; search a wider one.",
@@ -269,11 +269,18 @@ class ValidationSearch:
                 f"smaller τ is within {self.standard_errors:g} standard error(s) of the best, {least:.4g}, and a "
                 "smaller τ keeps more uncertainty for inputs unlike these."
             )
-            if search.at_edge(chosen):
+            if search.at_edge(self._searched(chosen)):
                 notes.append(
                     "It is the smallest of the range: these data cannot tell how small it may be; more of them can."
                 )
         return " ".join(notes)
+
+    def _searched(self, trial: Trial) -> float:
+        """Return the τ of the range that a trial stands for: its own, before a noise that was found divided it."""
+        spread = self.scorer.spread
+        if spread.free != "noise" or trial.noise is None or spread.noise is None:
+            return trial.prior_precision
+        return trial.prior_precision * spread.growth(trial.noise / spread.noise)
 
 
 def _targets(batches: list[Batch]) -> Tensor | None:

@@ -101,11 +101,11 @@ class Search:
             return None
         return [tau for _, tau in self.pairs]
 
-    def at_edge(self, trial: Trial) -> bool:
-        """Whether a trial's τ lies within a hundredth of an end of the range (on its logarithmic scale)."""
+    def at_edge(self, tau: float) -> bool:
+        """Whether a τ that was searched lies within a hundredth of an end of the range (on its logarithmic scale)."""
         low, high = map(math.log, self.prior_precision)
         margin = (high - low) / 100
-        return margin > 0 and not low + margin < math.log(trial.prior_precision) < high - margin
+        return margin > 0 and not low + margin < math.log(tau) < high - margin
 
     def checked(self, trial: Trial) -> Trial:
         """Return the trial, if it has a score of the objective."""
