@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from infoform.network.batches import Batch, read_outputs
+from infoform.network.hooks import hooked
 from infoform.network.layer import Layer
 
 
@@ -133,18 +134,8 @@ def capturing(
     state = {name: parameter.detach().to(device) for name, parameter in model.named_parameters()}
     state |= {name: buffer.detach().clone().to(device) for name, buffer in model.named_buffers()}
     capture = Capture(model, state, autocast)
-    with evaluation_mode(model), unfused_encoder():
-        handles = [
-            # before the user's own hooks, which may change the output
-            module.register_forward_hook(_tap_hook(capture, name), with_kwargs=True, prepend=True)
-            for name, layer in layers.items()
-            for module in layer.modules
-        ]
-        try:
-            yield capture
-        finally:
-            for handle in handles:
-                handle.remove()
+    with evaluation_mode(model), unfused_encoder(), hooked(layers, lambda name, _: _tap_hook(capture, name)):
+        yield capture
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from infoform.layers.base import is_outer
 from infoform.network.batches import Batch, read_outputs, split_batch
 from infoform.network.capture import evaluation_mode
 from infoform.network.coverage import find_layers
+from infoform.network.hooks import hooked
 from infoform.network.layer import Layer
 
 LAST = "last"  # what `layers=` is given for it
@@ -64,7 +65,7 @@ def watching(layers: Mapping[str, Layer]) -> Iterator[LayerWatch]:
     """See all calls of these layers for the time of the block; the network computes what it would without."""
     watch = LayerWatch()
 
-    def hook_of(name: str) -> Callable[..., None]:
+    def hook_of(name: str, _: Layer) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
             call = ObservedCall.of(module, args[0] if args else kwargs["input"], output)
             watch.calls.setdefault(name, []).append(call)
@@ -72,17 +73,8 @@ def watching(layers: Mapping[str, Layer]) -> Iterator[LayerWatch]:
 
         return hook
 
-    handles = [
-        # before the user's own hooks, which may change the output
-        module.register_forward_hook(hook_of(name), with_kwargs=True, prepend=True)
-        for name, layer in layers.items()
-        for module in layer.modules
-    ]
-    try:
+    with hooked(layers, hook_of):
         yield watch
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def plain_outputs(model: nn.Module, batch: Batch) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from infoform.network.batches import Batch
+from infoform.network.hooks import hooked
 from infoform.network.last_layer import ObservedCall
 from infoform.network.layer import Layer
 
@@ -71,17 +72,8 @@ def pooling(layers: Mapping[str, Layer], *, observe: bool = False) -> Iterator[P
 
         return hook
 
-    handles = [
-        # before the user's own hooks, which may change the output
-        module.register_forward_hook(hook_of(name, layer), with_kwargs=True, prepend=True)
-        for name, layer in layers.items()
-        for module in layer.modules
-    ]
-    try:
+    with hooked(layers, hook_of):
         yield pooled
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def token_mask(batch: Batch) -> Tensor | None:  # (N, T)

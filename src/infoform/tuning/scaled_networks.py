@@ -7,6 +7,7 @@ data. It is their size that matters to a mean over networks, and not that each n
 Weights of least squares, as for covariances, would make them too small.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from infoform.predicting.raw_outputs import RawOutputs
 
 LEAST = 1e-30  # squared size of deviations that is divided by
+LARGEST = 40.0  # logarithm of a factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +68,8 @@ def mixed(
         parts: outputs of the part at the same τ as `raws`.
     """
     whole, part = (_sum([Halves.of(one) for one in some], shares) for some in (raws, parts))
-    factors = [
-        float(torch.tensor(aim - own).clamp_max(40).exp()) for aim, own in zip(log_sizes, part.log_sizes, strict=True)
-    ]
+    # deviations that are 0 up to rounding, as the even ones of a linear network, stay so
+    factors = [math.exp(min(aim - own, LARGEST)) for aim, own in zip(log_sizes, part.log_sizes, strict=True)]
     return whole.scaled(*factors).as_outputs(raws[0]), part.scaled(*factors).as_outputs(parts[0])
 
 
