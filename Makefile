@@ -8,7 +8,7 @@ VISION := $(VENV)/vision
 
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: demo test vision lint types docs wheel installed bench clean
+.PHONY: demo test vision lint types docs wheel installed bench trust trust-quick clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
@@ -56,6 +56,13 @@ $(PEERS)/.ready: pyproject.toml constraints.txt
 	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
 	$(PEERS)/bin/python -m pip install --quiet --no-deps --target $(PEERS)/vision torchvision==0.28.0
 	touch $@
+
+# the campaign of docs/trust.md: hours; a stopped run goes on
+trust: $(READY)
+	$(BIN)/python -m benchmarks.trust
+
+trust-quick: $(READY)
+	$(BIN)/python -m benchmarks.trust --quick
 
 clean:
 	rm -rf $(VENV) $(PEERS) dist build out .mypy_cache .pytest_cache .ruff_cache

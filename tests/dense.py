@@ -180,12 +180,11 @@ def make_reference(model: nn.Module, layer_name: str, x: Tensor, vectors: Tensor
 
 def one_hot_inputs(module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, A)
     """Return a layer's inputs by applying the layer with one-hot weights, a group at a time."""
-    if isinstance(module, nn.Linear):
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        patches = torch.stack([_patches(module, part) for part in x.chunk(module.groups, dim=1)])
+    else:  # linear, also of another type
         rows = x.flatten(1, -2) if x.dim() > 2 else x.unsqueeze(1)  # (N, S, A)
         patches = rows.unsqueeze(0)
-    else:
-        assert isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-        patches = torch.stack([_patches(module, part) for part in x.chunk(module.groups, dim=1)])
     if module.bias is not None:
         patches = torch.cat([patches, torch.ones_like(patches[..., :1])], dim=-1)
     return patches
@@ -193,9 +192,9 @@ def one_hot_inputs(module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N
 
 def output_rows(module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (N, S, G)
     """Return a layer's outputs (or their gradients) with one row for each position."""
-    if isinstance(module, nn.Linear):
-        return g.flatten(1, -2) if g.dim() > 2 else g.unsqueeze(1)
-    return g.flatten(2).transpose(1, 2)
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return g.flatten(2).transpose(1, 2)
+    return g.flatten(1, -2) if g.dim() > 2 else g.unsqueeze(1)
 
 
 def read_logits(outputs: Any) -> Tensor:

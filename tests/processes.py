@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from flat import flat_laplace
 from infoform import Laplace, plan
+from infoform.common import files
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.example_selection import WHOLE
 from infoform.novelty.known_inputs import pack_known
@@ -182,6 +184,7 @@ class Case:
         laplace = make_laplace(DistributedDataParallel(model)).fit(dealt(data), progress=False)
         self.keep("ddp", laplace)
         laplace.save(self.folder / f"saved-by-{self.rank}.safetensors")
+        self.save_together(laplace)
         for kind in ("linear", "mc"):
             prediction, targets = laplace.predict_loader(
                 dealt(data), kind=kind, link="probit", samples=3, progress=False
@@ -198,6 +201,21 @@ class Case:
         self.keep_known("tuned known", laplace)
         prediction, _ = laplace.predict_loader(dealt(data), link="probit", progress=False)
         save_file({"novelty": prediction.novelty.contiguous()}, self.folder / f"novelty.{self.rank}")
+
+    def save_together(self, laplace: Laplace) -> None:
+        """Save a file that takes the first process a while, and see that no other one goes on before it is there."""
+        write = files.write_file
+
+        def write_slowly(*given: Any) -> None:
+            time.sleep(0.5)
+            write(*given)
+
+        files.write_file = write_slowly  # type: ignore[assignment]
+        path = self.folder / "together.safetensors"
+        laplace.save(path)
+        assert path.exists()
+        files.write_file = write
+        self.note("no folder", lambda: laplace.save(self.folder / "missing" / "posterior.safetensors"))
 
     def resumes(self) -> None:
         data = make_data(dtype=torch.float64)
@@ -246,6 +264,7 @@ def work(rank: int, count: int, folder: Path) -> None:
 
 def main(count: int, folder: Path) -> None:
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="on the data of the fit the network")  # as pyproject.toml has it
     import infoform.metrics  # noqa: F401  # once, before the processes part
 
     children = []

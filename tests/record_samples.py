@@ -136,15 +136,52 @@ PREDICT_NUMBERS: dict[str, Any] = {
     "least_certain": [],
     "most_certain": [],
 }
+GAIN: dict[str, Any] = {"mean": -0.1, "low": -0.2, "high": 0.05}
+COMPARE: dict[str, Any] = {
+    "likelihood": "classification",
+    "examples": 20,
+    "validation_examples": 10,
+    "unknown_examples": {"far": 5},
+    "plain_seconds": 0.001,
+    "resamples": 100,
+    "methods": [
+        {
+            "name": "plain",
+            "says": "the network alone",
+            "scores": {"accuracy": 0.5, "nll": 1.0, "brier": 0.5, "ece": 0.25},
+            "to_plain": {},
+            "to_temperature": {"nll": GAIN},
+            "unknown": {"far": {"entropy": {"auroc": 0.75, "fpr95": 0.5, "to_temperature": GAIN}}},
+            "cost": {"predict": 1.0, "tune": None, "fit": None, "nbytes": 0},
+            "settings": {},
+            "calibrated_ece": 0.125,
+        }
+    ],
+    "recommendation": {"method": "plain", "reason": "Keep the plain network."},
+    "notes": [],
+}
 ACQUIRE: dict[str, Any] = {"chosen": [3, 1], "examples": ["row 3", "row 1"], "by": "variance"}
+EXPORT: dict[str, Any] = {
+    "file": "run/model.onnx",
+    "to": "onnx",
+    "kind": "last-layer",
+    "outputs": ["probs", "novelty"],
+    "bytes": 4000,
+    "seconds_per_example": 0.002,
+    "plain_seconds_per_example": 0.001,
+    "differences": {"probs": 1e-7},
+    "fingerprint": "0123456789abcdef",
+}
 RESULTS: dict[str, dict[str, Any]] = {
     "fit": FIT,
     "update": FIT | {"num_data": 80.0},
     "plan": PLAN,
     "tune": TUNE,
     "evaluate": EVALUATE,
+    "compare": COMPARE,
     "predict": PREDICT,
     "acquire": ACQUIRE,
+    "export": EXPORT,
 }
 
 

@@ -190,3 +190,44 @@ def test_an_unfitted_posterior_is_named(greedy: bool) -> None:
     laplace = infoform.Laplace(nn.Linear(3, 2), "classification")
     with pytest.raises(RuntimeError, match=r"call fit\(loader\) first"):
         infoform.acquire(laplace, pool(torch.randn(9, 3)), 1, greedy=greedy, progress=False)
+
+
+def test_a_large_pool_gives_the_batch_of_all_sampled_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from infoform import acquisition
+
+    laplace, inputs = fitted("classification"), normal(300, 3, seed=5)
+    inputs[::2] = inputs[1::2] + 1e-3 * normal(150, 3, seed=6)  # near-duplicates must not be taken twice
+    how: dict[str, Any] = {"samples": 400, "seed": 4}
+    expected = set(choose(laplace, inputs, 6, **how))
+    monkeypatch.setattr(acquisition, "SHORT", 20)
+    drawn: list[int] = []
+    pooled = acquisition._pool_outputs
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        outputs = pooled(*arguments, **more)
+        drawn.append(len(outputs[1]))
+        return outputs
+
+    monkeypatch.setattr(acquisition, "_pool_outputs", counted)
+    found = acquisition.choose_inputs(laplace, pool(inputs), 6, progress=False, **how)
+    assert drawn
+    assert sum(drawn) < 300  # most inputs get no sampled outputs
+    # the same inputs, or their duplicates
+    assert {place // 2 for place in found.positions.tolist()} == {place // 2 for place in expected}
+    left_out = laplace.predict(inputs, kind="linear", samples=400, seed=4).epistemic.sum(1)
+    kept = left_out.argsort(descending=True)[: drawn[-1]]
+    outside = [index for index in range(300) if index not in set(kept.tolist())]
+    assert float(found.scores.min()) >= float(left_out[outside].max())
+
+
+def test_a_shortlist_grows_until_the_choice_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    from infoform import acquisition
+
+    laplace = fitted("regression", outputs=1)
+    inputs = normal(200, 3, seed=5)
+    inputs[:100] = 3 * inputs[0]  # the hundred best are the same input: after one label they tell nothing
+    monkeypatch.setattr(acquisition, "SHORT", 10)
+    found = acquisition.choose_inputs(laplace, pool(inputs), 2, samples=200, progress=False)
+    first, second = found.positions.tolist()
+    assert (first < 100) != (second < 100)
+    assert float(found.scores[1]) > 0

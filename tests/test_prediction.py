@@ -21,7 +21,7 @@ from infoform.likelihoods import (
     MultiLabel,
     Regression,
 )
-from infoform.prediction import Novelty, Prediction, join_predictions
+from infoform.prediction import Novelty, Prediction, join_predictions, select_examples
 
 NOISE = {"regression": 0.7}
 # the bridge reads a logit's share from its variance, and equal variances of 3 or more logits as evenly shared
@@ -342,17 +342,17 @@ def test_quantiles_are_those_of_a_gaussian(q: float) -> None:
 
 
 @given(st.floats(0.01, 0.99))
-def test_an_interval_is_symmetric_and_holds_what_it_says(coverage: float) -> None:
+def test_a_gaussian_interval_is_symmetric_and_holds_what_it_says(coverage: float) -> None:
     found = regression()
-    low, high = found.interval(coverage)
+    low, high = found.gaussian_interval(coverage)
     assert found.mean is not None
     assert_close((low + high) / 2, found.mean)
     density = Normal(found.mean, found.std)
     assert_close(density.cdf(high) - density.cdf(low), torch.full((4, 3), coverage, dtype=torch.float64), rtol=1e-8)
 
 
-def test_the_default_interval_holds_95_percent() -> None:
-    low, high = regression().interval()
+def test_the_default_gaussian_interval_holds_95_percent() -> None:
+    low, high = regression().gaussian_interval()
     assert_close(high - low, 2 * 1.959963984540054 * regression().std)
 
 
@@ -367,7 +367,7 @@ def test_questions_of_the_other_kind_are_refused() -> None:
     with pytest.raises(ValueError, match="quantiles are of regression"):
         classes.quantile(0.5)
     with pytest.raises(ValueError, match="quantiles are of regression"):
-        classes.interval()
+        classes.gaussian_interval()
     for name in ("labels", "confidence", "normalised_entropy"):
         with pytest.raises(ValueError, match=r"regression prediction: it has \.mean"):
             getattr(regression(), name)
@@ -387,8 +387,8 @@ def test_columns_have_one_row_for_each_example(name: str, outputs: int) -> None:
         assert columns[f"{kind}_{index}"] == prediction.value[:, index].tolist()
         assert columns[f"epistemic_{index}"] == prediction.epistemic[:, index].tolist()
         assert columns[f"aleatoric_{index}"] == prediction.aleatoric[:, index].tolist()
-    assert columns["entropy"] == prediction.entropy.tolist()
-    assert columns["mutual_information"] == prediction.mutual_information.tolist()
+    assert columns["entropy_nats"] == prediction.entropy.tolist()
+    assert columns["mutual_information_nats"] == prediction.mutual_information.tolist()
     assert ("label" in columns) == ("confidence" in columns) == (name != "regression")
     if name != "regression":
         assert columns["label"] == prediction.labels.tolist()
@@ -432,3 +432,16 @@ def test_novelty_as_columns_names_the_first_of_the_strangest_layers() -> None:
     prediction = from_gaussian(Classification(), *gaussian(2, 3))
     found = replace(prediction, input_novelty=novelty).columns()
     assert found == prediction.columns() | novelty.columns()
+
+
+def test_inputs_and_layers_beyond_all_known_ones_are_ordered_by_the_fitted_tail() -> None:
+    ones = torch.ones(2, 1)
+    log_p = torch.tensor([[-40.0, -30.0, -30.0, -90.0], [-50.0, -30.0, -80.0, -20.0]])
+    novelty = Novelty(ones[:, 0], ones, ones.expand(-1, 2), ("head",), ("a", "b"), log_p, "some known inputs")
+    assert novelty.strangeness.argmax() == 1
+    assert novelty.strangest_layers == ["b", "a"]
+    read = Novelty.of(novelty.tensors())
+    assert (read.strangest_layers, read.source) == (["b", "a"], "some known inputs")
+    assert select_examples(novelty, torch.tensor([1])).strangest_layers == ["a"]
+    prediction = replace(from_gaussian(Classification(), *gaussian(2, 3)), input_novelty=novelty)
+    assert Prediction.of(prediction.tensors()).novelty_source == "some known inputs"

@@ -10,9 +10,14 @@ from infoform.version import __version__
 
 if TYPE_CHECKING:
     from infoform.acquisition import acquire
+    from infoform.common.bad_files import BadFileError
+    from infoform.comparing.compare import compare
+    from infoform.conformal.conformal import Conformal
     from infoform.curvature.curvature import Curvature
+    from infoform.export import Export
     from infoform.laplace import Laplace, load
     from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
+    from infoform.likelihoods.own_data import UntrainedWarning
     from infoform.network.coverage import Coverage
     from infoform.options import FitOptions
     from infoform.planner import plan
@@ -24,10 +29,15 @@ if TYPE_CHECKING:
     from infoform.tuning.search import Trial, draw_landscape
 
 _HOMES = {
+    "common.bad_files": ("BadFileError",),
     "acquisition": ("acquire",),
+    "comparing.compare": ("compare",),
+    "conformal.conformal": ("Conformal",),
     "curvature.curvature": ("Curvature",),
+    "export": ("Export",),
     "laplace": ("Laplace", "load"),
     "likelihoods": ("Classification", "Likelihood", "MultiLabel", "Regression"),
+    "likelihoods.own_data": ("UntrainedWarning",),
     "network.coverage": ("Coverage",),
     "options": ("FitOptions",),
     "planner": ("plan",),
@@ -55,11 +65,14 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Activation",
+    "BadFileError",
     "Classification",
+    "Conformal",
     "Coverage",
     "Curvature",
     "Diag",
     "Efb",
+    "Export",
     "FitOptions",
     "Full",
     "Inf",
@@ -78,8 +91,10 @@ __all__ = [
     "Regression",
     "Structure",
     "Trial",
+    "UntrainedWarning",
     "__version__",
     "acquire",
+    "compare",
     "draw_landscape",
     "get_structure",
     "load",

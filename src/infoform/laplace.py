@@ -1,36 +1,57 @@
 """The facade: a model and a likelihood in; fit, posterior, samples, a file out. No mathematics here."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import asdict, replace
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from glob import escape
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from infoform.common import files
+from infoform.common.bad_files import refusing
 from infoform.common.bytes import read_bytes, show_bytes
-from infoform.common.checks import check_choice, check_whole
+from infoform.common.checks import check_whole
 from infoform.common.processes import Processes
-from infoform.common.progress import progress_bar
+from infoform.common.progress import known_length, progress_bar
 from infoform.common.randomness import isolated
+from infoform.conformal import Conformal
 from infoform.curvature.curvature import Curvature, Fit
 from infoform.deprecated_keywords import read_keywords
+from infoform.export import Export, ExportOptions, export_predictor
 from infoform.fitted import Fitted
 from infoform.fitting.checkpoint import Checkpoint
 from infoform.fitting.find_last_layer import find_last_layer
 from infoform.fitting.fit import FitTask, fit_curvature
 from infoform.fitting.fit_groups import fit_in_groups
+from infoform.fitting.layer_check import warn_of_held_layers
 from infoform.fitting.layer_sums import layer_dimensions
 from infoform.fitting.placement import Placement
+from infoform.guarantee import (
+    CHANGED,
+    CHOSEN_ON,
+    OTHER_POSTERIOR,
+    OTHER_VALUES,
+    Guarantee,
+    attach,
+    conformal_of,
+    made_by,
+)
 from infoform.likelihoods import Likelihood, get_likelihood
+from infoform.likelihoods.own_data import UntrainedWarning
 from infoform.likelihoods.temperature import check_temperature
-from infoform.network.batches import batch_size, device_of, read_batch, read_inputs
-from infoform.network.coverage import Coverage, describe, find_layers
+from infoform.network.batches import Batch, batch_size, cut_batch, device_of, read_batch, read_inputs
+from infoform.network.coverage import FROZEN, NOT_SELECTED, Coverage, describe, find_layers
 from infoform.network.last_layer import LAST
 from infoform.network.layer import Layer
+from infoform.network.plain_run import check_has_values
+from infoform.network.private_copy import PrivateCopies
+from infoform.network.selection import Selection, as_patterns, is_frozen, split_patterns
 from infoform.network.sharding import distributed_sampler, unwrap
 from infoform.novelty.calibrate import calibrate
 from infoform.novelty.known_inputs import KnownInputs
@@ -40,24 +61,25 @@ from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
 from infoform.planning.plan import Plan
 from infoform.planning.target import PlanTarget
-from infoform.posteriors import LayerPosterior, Structure
+from infoform.posteriors import Structure
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.checks import PredictionChecks
 from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
 from infoform.predicting.over_loader import predict_all, warn_if_worse
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.resumable_batches import BatchStore
-from infoform.prediction import Novelty, Prediction
+from infoform.predicting.single_input import missing_batch_axis
+from infoform.prediction import NO_CONFORMAL, Novelty, Prediction
+from infoform.pretrained import POSTERIOR, load_folder, save_folder
 from infoform.priors import Prior, get_prior
 from infoform.saved import Archive, pack, unpack
-from infoform.tuning.by_evidence import PRECISION_RANGE, check_one_count, maximise_evidence
-from infoform.tuning.by_validation import ValidationSearch
-from infoform.tuning.choice import check_standard_errors
+from infoform.saved_schema import check_built, check_contents, check_metadata, frozen_layers
+from infoform.tuned import Tuned, TuneTarget, ValidationRequest, tune_by_evidence, tune_on_validation_data
 from infoform.tuning.evidence import log_evidence
-from infoform.tuning.scorer import Scorer
-from infoform.tuning.search import PRECISION_RANGE as SEARCHED_RANGE
-from infoform.tuning.search import Search, Trial, as_range, check_range
-from infoform.tuning.spread import Spread, free_number
-from infoform.tuning.validation_data import ValidationData
+from infoform.tuning.losses import Answers
+from infoform.tuning.search import Trial
+
+EXAMPLES = 4  # of the last inputs that are kept, for an export to be traced with
 
 
 class Laplace:
@@ -72,8 +94,9 @@ class Laplace:
             an object with options of its own such as `infoform.Inf(rank=200)`.
         prior: "isotropic", "activation", or an object such as `infoform.Activation(rank=16)`. Where it is not given,
             "activation" for the structure "inf" of a classifier, and "isotropic" for all else.
-        layers: Names of layers, or patterns as "head.*", that get a posterior; all that have a rule where not given.
-            "last" for the layer that the outputs come from, which the fit finds: predictions take one forward pass.
+        layers: Names of layers, or patterns as "head.*", that get a posterior; "!*.embed*" leaves layers out. All that
+            have a rule and train (`requires_grad`) where not given. A function of name and module chooses, too. "last"
+            is the layer that the outputs come from, which the fit finds: predictions take one forward pass.
         fit_options: How the curvature is measured: `infoform.FitOptions(...)`.
         seed: Of sampled labels, sampled weights and sketches.
         deprecated: Options of structure, prior and fit one by one, as they were given before these were objects.
@@ -97,7 +120,7 @@ class Laplace:
         *,
         structure: str | Structure = "inf",
         prior: str | Prior | None = None,
-        layers: Sequence[str] | str | None = None,
+        layers: Selection = None,
         fit_options: FitOptions | None = None,
         seed: int = 0,
         **deprecated: Any,
@@ -105,6 +128,7 @@ class Laplace:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
         model = unwrap(model)
+        layers = as_patterns(model, layers)
         self.settings = read_keywords(
             deprecated,
             structure=structure,
@@ -115,9 +139,17 @@ class Laplace:
             caller="Laplace",
             stacklevel=3,
         )
+        if self.structure.warning:
+            warnings.warn(self.structure.warning, stacklevel=2)
         self.model = model
         self.likelihood = get_likelihood(likelihood)
         self.layers, self._fixed = find_layers(model, None if layers == LAST else layers)
+        if is_frozen(model) and layers != LAST and not split_patterns(layers)[0]:
+            warnings.warn(
+                "all parameters have requires_grad=False: every layer with a rule gets a posterior as if it trained; "
+                "name the layers in layers= to choose.",
+                stacklevel=2,
+            )
         self.num_data: float | None = None
         self.noise: float | None = None
         self._temperature = 1.0
@@ -127,7 +159,13 @@ class Laplace:
         self._present: _Present | None = None
         self._known: KnownInputs | None = None
         self._scorer: NoveltyScorer | None = None
+        self._guarantee: Guarantee | None = None
+        self._no_guarantee = NO_CONFORMAL
+        self._copies = PrivateCopies(model)
+        self._checks = PredictionChecks()
         self._warned = False
+        self._example: Batch | None = None  # of the last inputs, for an export
+        self.fit_seconds: float | None = None
         self.trials: list[Trial] = []
         self.plain_trial: Trial | None = None
         self.tuning_note = ""
@@ -147,6 +185,7 @@ class Laplace:
         max_memory: int | str | None = None,
         device: str | torch.device | None = None,
         offload: str | torch.device | PathLike[str] | None = None,
+        check: bool = True,
         progress: bool = True,
     ) -> "Laplace":
         """Measure the curvature on the training data.
@@ -164,6 +203,8 @@ class Laplace:
                 it holds, with passes of their own over the data.
             device: Where the work is done; the model's device where not given.
             offload: A device, or a folder, that takes what has been measured; the model's device where not given.
+            check: Whether the gradients of a few examples are compared with autograd's before they count, here and in
+                predictions: a layer that differs is held fixed, and `coverage` says why.
             progress: Whether a bar is shown.
 
         Returns:
@@ -177,10 +218,15 @@ class Laplace:
             laplace.fit(train_loader, checkpoint="runs/fit.part")
             ```
         """
-        settings, selection = self.settings, (self.layers, self._fixed)
+        begun, settings, selection = time.perf_counter(), self.settings, (self.layers, self._fixed)
+        check_has_values(self.model)
         if settings.layers == LAST and not update:
-            selection, loader = find_last_layer(self.model, self.likelihood, loader, seed=settings.seed)
+            with self._copies.private() as copy:
+                name, loader = find_last_layer(copy.model, self.likelihood, loader, seed=settings.seed)
+            selection = find_layers(self.model, [escape(name)])
         layers = selection[0]
+        if update:
+            layers = {name: layer for name, layer in layers.items() if name not in self._fitted().fit.odd}
         shapes = {name: layer.shape for name, layer in layers.items()}
         settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
         place = Placement.of(self.model, device=device, offload=offload)
@@ -189,20 +235,39 @@ class Laplace:
         # what an earlier fit has not looked at cannot be added to
         looks = settings.fit.novelty and (previous is None or previous.novelty is not None)
         novelty_bytes = self._novelty_bytes(layers) if looks else None
-        task = FitTask(self.model, self.likelihood, layers, request, settings.for_fit(), place, novelty_bytes)
         how: dict[str, Any] = {
             "previous": previous,
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             "progress": progress,
         }
-        if max_memory is None:
-            fit = fit_curvature(task, loader, **how)
-        else:
-            fit = fit_in_groups(replace(task, keep_bytes=0), loader, max_memory=read_bytes(max_memory), **how)
+        with self._copies.private() as copy:
+            copied = {name: layer.on(copy) for name, layer in layers.items()}
+            task = FitTask(
+                copy.model,
+                self.likelihood,
+                copied,
+                request,
+                settings.for_fit(),
+                place,
+                novelty_bytes,
+                named=frozenset(layers).intersection([] if settings.layers == LAST else settings.layers or ()),
+                check=check,
+            )
+            if max_memory is None:
+                fit = fit_curvature(task, loader, **how)
+            else:
+                fit = fit_in_groups(replace(task, keep_bytes=0), loader, max_memory=read_bytes(max_memory), **how)
         noise = self.likelihood.fitted_noise(fit.summary)
         self.layers, self._fixed = selection
         self._built, self._present, self._known = Fitted(fit, settings.prior_rank), None, fit.novelty
         self.noise, self.num_data = noise, float(fit.summary.num_examples)
+        for trouble in self.likelihood.training_troubles(fit.summary):
+            warnings.warn(trouble, UntrainedWarning, stacklevel=2)
+        self._checks = PredictionChecks(check)
+        if not update:
+            warn_of_held_layers(fit)
+        self._guarantee, self._no_guarantee = None, NO_CONFORMAL
+        self.fit_seconds = time.perf_counter() - begun
         return self
 
     @property
@@ -212,6 +277,31 @@ class Laplace:
         if not fit.curvature:
             raise ValueError("the loaded file holds no curvature; save it with curvature=True to have it.")
         return fit.curvature
+
+    @property
+    def training_scores(self) -> dict[str, float]:
+        """Return how good the trained network alone is on the data of the fit: accuracy and NLL, or RMSE.
+
+        Empty where the data had no targets. A network that is no better than chance there is warned of by `fit`.
+        """
+        return self.likelihood.training_scores(self._fitted().fit.summary)
+
+    def training_troubles(self, classes: Sequence[str] | None = None) -> list[str]:
+        """Say what looks wrong with the network on the data of the fit: no better than chance, or outputs no logits.
+
+        Args:
+            classes: Names of the classes, in the order of the outputs, where they are known.
+
+        Returns:
+            The sentences that `fit` has warned with; none where nothing looks wrong.
+
+        Example:
+            ```python
+            for trouble in laplace.training_troubles():
+                print(trouble)
+            ```
+        """
+        return self.likelihood.training_troubles(self._fitted().fit.summary, classes)
 
     @property
     def prior_precision(self) -> float | dict[str, float]:
@@ -230,6 +320,11 @@ class Laplace:
     @temperature.setter
     def temperature(self, value: float) -> None:
         self._temperature = check_temperature(value, self.likelihood)
+
+    @property
+    def conformal(self) -> Conformal | None:
+        """Return the conformal calibration, where one was made for the present hyperparameters; else None."""
+        return None if self._guarantee is None else self._guarantee.present(self._hyperparameters(), self._known)
 
     def posterior(
         self,
@@ -381,71 +476,49 @@ class Laplace:
             ```
         """
         fitted = self._fitted()
-        examples = float(fitted.fit.summary.num_examples)
-        chosen, own = self._chosen_prior(prior, structure), self.settings.resolve(structure)
+        settings = replace(self.settings, structure=self.settings.resolve(structure))
+        chosen = self._chosen_prior(prior, structure)
+        target = TuneTarget(fitted, self.layers, self.likelihood, settings, chosen, self.noise, self.temperature)
         if val_loader is None:
-            check_choice("noise", noise or "residuals", ("residuals", "evidence"))
-            check_choice("objective (without val_loader)", objective, (None, "evidence"))
-            check_choice("temperature (without val_loader)", temperature or False, (False,))
-            span = PRECISION_RANGE if prior_precision is None else check_range("prior_precision", prior_precision)
-            count = check_one_count(examples if num_data is None else num_data)
-            self._tune_by_evidence(own, chosen, per_layer, count, span, free_noise=noise == "evidence")
+            found = tune_by_evidence(
+                target,
+                objective=objective,
+                per_layer=per_layer,
+                noise=noise,
+                temperature=temperature,
+                prior_precision=prior_precision,
+                num_data=num_data,
+            )
         else:
-            check_choice("noise (with val_loader)", noise or "validation", ("residuals", "validation"))
-            options = PredictOptions(self._kind(kind), samples, link, self.settings.seed if seed is None else seed)
-            chosen = chosen.tuned(by_evidence=False)
-            if exact_trials is not None:
-                check_whole("exact_trials", exact_trials)
-            data = ValidationData.read(val_loader, seed=options.seed)
-            free = free_number(self.likelihood, temperature=temperature, noise=noise)
-            sigma = self.likelihood.fitted_noise(fitted.fit.summary) if free == "noise" else self.noise
-            search = Search(
-                objective=objective or "nll",
+            request = ValidationRequest(
+                PredictOptions(self._kind(kind), samples, link, settings.seed if seed is None else seed),
+                objective=objective,
+                noise=noise,
+                temperature=temperature,
+                standard_errors=standard_errors,
                 method=method,
                 trials=trials,
-                num_data=as_range(examples if num_data is None else num_data),
-                prior_precision=SEARCHED_RANGE if prior_precision is None else prior_precision,
-                seed=options.seed,
+                exact_trials=exact_trials,
+                prior_precision=prior_precision,
+                num_data=num_data,
                 path=path,
-                settings={
-                    "posterior": replace(self.settings, structure=own).flat(),
-                    "prior": {"name": chosen.name, **chosen.with_precision(1.0).settings()},
-                    "model": files.fingerprint(self.model),
-                    "examples": examples,
-                    "validation": data.checksum,
-                    "free": free,
-                    **({"temperature": self.temperature} if free == "nothing" and self.temperature != 1 else {}),
-                    "noise": sigma,
-                    "standard_errors": check_standard_errors(standard_errors),
-                    **({} if exact_trials is None else {"exact_trials": exact_trials}),
-                    **asdict(options),
-                },
             )
-            predictor = replace(self._predictor(), temperature=1.0, novelty=None)
-            spread = Spread(predictor, options, sigma, self.settings.fit.fisher, free, self.temperature)
-            tuned = ValidationSearch(
-                data,
-                predictor,
-                lambda count, tau: fitted.posterior(
-                    own, chosen.with_precision(tau), num_data=self._information_count(count, noise=sigma)
-                ),
-                Scorer(spread, search.objective),
-                search,
-                standard_errors,
-                exact_trials,
-                widens=method == "grid" and prior_precision is None,
-            ).run(progress=progress)
-            best = tuned.best
-            self.trials, self.plain_trial, self.tuning_note = tuned.trials, tuned.plain, tuned.note
-            self.prior, self.num_data = chosen.with_precision(best.prior_precision), best.num_data
-            self.noise = self.noise if best.noise is None else best.noise
-            self.temperature = best.temperature if free == "temperature" else self.temperature
-            if self._known is not None:
-                scorer, batches = self._novelty_scorer(), data.on(device_of(self.model))
-                calibration = calibrate(scorer, batches, sampler=data.sampler)
-                self._known = replace(scorer.known, calibration=calibration)
-        self.settings = replace(self.settings, structure=own)
+            found = tune_on_validation_data(target, self._predictor(), val_loader, request, progress=progress)
+            self.trials, self.plain_trial, self.tuning_note = found.trials, found.plain_trial, found.note
+        self.prior, self.num_data, self.noise = found.prior, found.num_data, found.noise
+        self._temperature = found.temperature
+        novelty = None
+        if found.data is not None and self._known is not None:
+            scorer, batches = self._novelty_scorer(), found.data.on(device_of(self.model))
+            with self._copies.private() as copy:
+                calibrated = calibrate(scorer.on(copy), batches, sampler=found.data.sampler)
+            self._known, novelty = replace(scorer.known, calibration=calibrated.calibration), calibrated.novelty
+        self.settings = settings
         self._default_prior = self._default_prior and prior is None
+        if found.data is not None:
+            first = next(iter(found.data.on(device_of(self.model))), None)
+            self._example = None if first is None else replace(cut_batch(first, slice(0, EXAMPLES)), targets=None)
+            self._calibrate_after(found, request.options, novelty)
         return self
 
     def shrink(self, memory: int | str) -> Plan:
@@ -530,9 +603,17 @@ class Laplace:
         """
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
-        prediction = self._predictor(posterior).predict(batch, options, noise=self.noise)
+        with self._predictor(posterior).private() as predictor:
+            try:
+                prediction = predictor.predict(batch, options, noise=self.noise)
+            except (RuntimeError, ValueError) as error:
+                single = missing_batch_axis(predictor.model, batch)
+                if single is None:
+                    raise
+                raise ValueError(single) from error
+        self._example = cut_batch(batch, slice(0, EXAMPLES))
         self._warned = self._warned or warn_if_worse(prediction.kind, prediction, None, likelihood=self.likelihood)
-        return prediction
+        return self._promising(prediction, options, posterior)
 
     def predict_loader(
         self,
@@ -577,15 +658,15 @@ class Laplace:
         """
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         with progress_bar(progress) as bar:
-            tick = bar("predict", len(loader) if isinstance(loader, Sized) else None)
+            tick = bar("predict", known_length(loader))
             sampler = distributed_sampler(loader)
             gather = sampler is not None if gather is None else gather
-            predictor = self._predictor(posterior)
-            prediction, targets = predict_all(
-                predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
-            )
+            with self._predictor(posterior).private() as predictor:
+                prediction, targets = predict_all(
+                    predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
+                )
         self._warned = self._warned or warn_if_worse(prediction.kind, prediction, targets, likelihood=self.likelihood)
-        return prediction, targets
+        return self._promising(prediction, options, posterior), targets
 
     def novelty(self, x: Any) -> Novelty:
         """Return how unlike the training data a batch of inputs is, from one forward pass of the trained network.
@@ -614,7 +695,8 @@ class Laplace:
                 "novelty needs percentiles of known examples, and the fit had too few examples to leave some out; call "
                 "calibrate_novelty(loader) with known data."
             )
-        return scorer.novelty(batch)
+        with self._copies.private() as copy:
+            return scorer.on(copy).novelty(batch)
 
     def calibrate_novelty(self, loader: Iterable[Any], *, progress: bool = True) -> "Laplace":
         """Take the percentiles of novelty from known data that the network was not trained on; `tune` does it, too.
@@ -641,11 +723,62 @@ class Laplace:
         """
         scorer, device = self._novelty_scorer(), device_of(self.model)
         sampler = distributed_sampler(loader)
-        with progress_bar(progress) as bar, isolated(self.settings.seed, loader=loader):
-            tick = bar("novelty", len(loader) if isinstance(loader, Sized) else None)
+        seeded = isolated(self.settings.seed, loader=loader)
+        with progress_bar(progress) as bar, seeded, self._copies.private() as copy:
+            tick = bar("novelty", known_length(loader))
             batches = (read_batch(raw, device) for raw in loader)
-            calibration = calibrate(scorer, batches, sampler=sampler, tick=tick)
+            calibration = calibrate(scorer.on(copy), batches, sampler=sampler, tick=tick).calibration
         self._known = replace(scorer.known, calibration=calibration)
+        return self
+
+    def calibrate_conformal(
+        self,
+        loader: Iterable[Any],
+        *,
+        kind: str = "auto",
+        samples: int = 100,
+        link: str = "mc",
+        seed: int | None = None,
+        progress: bool = True,
+    ) -> "Laplace":
+        """Make prediction sets and intervals hold what they promise, from data that nothing was chosen on.
+
+        `tune` does it, too, from the data that it chooses τ and the temperature on: then the promise holds but for a
+        little, which the guide on guarantees measures. From data that neither the network nor `tune` has seen it holds
+        exactly. It is void after a change of hyperparameters, and for predictions that are made in another way.
+
+        Args:
+            loader: Gives batches with targets.
+            kind: How predictions are made, as for `predict`; so are `samples`, `link` and `seed`.
+            samples: Number of draws.
+            link: How uncertain logits become probabilities.
+            seed: Of the draws.
+            progress: Whether a bar is shown.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: If the data have no targets or no examples, or are of yes/no labels.
+
+        Example:
+            ```python
+            laplace.calibrate_conformal(val_loader)
+            laplace.predict(images).set(0.9)
+            ```
+        """
+        prediction, targets = self.predict_loader(
+            loader, kind=kind, samples=samples, link=link, seed=seed, progress=progress
+        )
+        if targets is None:
+            raise ValueError("a conformal calibration needs targets, and the loader gives inputs alone; add them.")
+        if prediction.answer == "labels":
+            raise ValueError(
+                "sets are of one of C classes and intervals of numbers, and these are C yes/no labels, for which there "
+                "is no conformal calibration; fit a classifier for each label to have one."
+            )
+        options = PredictOptions(prediction.kind, samples, link, self.settings.seed if seed is None else seed)
+        self._promise(Answers.of(prediction), targets, _novelty_of(prediction), options)
         return self
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
@@ -693,7 +826,8 @@ class Laplace:
     def save(self, path: str | PathLike[str], *, curvature: bool = False) -> None:
         """Write the posterior to a safetensors file.
 
-        Of several processes of torch.distributed, which hold the same, the first one writes.
+        Of several processes of torch.distributed, which hold the same, the first one writes. All of them must call
+        this: they wait until the file is there, so that none leaves while another one writes.
 
         Args:
             path: The file; it appears when it is complete.
@@ -708,20 +842,91 @@ class Laplace:
             laplace.save("posterior.safetensors")
             ```
         """
+        processes = Processes.running()
+        with processes.together():
+            if processes.rank == 0:
+                self._write(path, curvature=curvature)
+
+    def _write(self, path: str | PathLike[str], *, curvature: bool) -> None:
         fitted = self._fitted()
-        if Processes.running().rank > 0:
-            return
         if curvature and not fitted.fit.curvature:
             raise ValueError("the curvature is not here to be saved: this posterior was loaded from a file without it.")
         assert self.num_data is not None
         layers = fitted.layers(self.structure)
         inputs = {name: fitted.spectrum(name) for name in layers} if self.prior.needs_inputs else {}
         fit = replace(fitted.fit, novelty=self._known)
-        archive = Archive(self.settings, self.likelihood, self.prior, self.num_data, self.noise, fit, layers, inputs)
+        archive = Archive(
+            self.settings, self.likelihood, self.prior, self.num_data, self.noise, fit, layers, inputs, self.conformal
+        )
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": files.fingerprint(self.model)}
         metadata |= {"default_prior": self._default_prior, "temperature": self.temperature}
+        metadata["frozen"] = frozen_layers(self.model, self.settings, [*layers, *fitted.fit.unreached])
         files.write_file(path, tensors, metadata)
+
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        kind: str = "auto",
+        example: Any = None,
+        validation: Iterable[Any] | None = None,
+        to: str | None = None,
+        samples: int | None = None,
+        link: str | None = None,
+        precision: str = "float32",
+        coverage: float = 0.9,
+        seed: int | None = None,
+    ) -> Export:
+        """Write the network and its posterior as one deterministic graph that runs without infoform.
+
+        The file is run by its own runtime before it appears, and must agree with PyTorch within 1e-5 (variances, which
+        are small differences of large numbers, within 1e-4).
+
+        Args:
+            path: The file; its suffix tells the format: .onnx, .pt2 (torch.export) or .pte (ExecuTorch).
+            kind: "last-layer" (one forward pass), "samples" (networks with sampled weights) or "heads" (sampled last
+                layers on shared features). "auto" is "last-layer" where that alone has a posterior. "linear" over all
+                layers cannot be exported; the error says what the other forms lose.
+            example: Inputs as for `predict`, to trace and compare with; the first ones of `validation`, or of the last
+                `tune` or `predict`, where not given.
+            validation: Batches with targets: of a posterior over all layers, the last layer gets a temperature of its
+                own on them, and a refusal says what it loses.
+            to: "onnx", "pt2" or "pte", where the suffix does not tell it.
+            samples: Number of networks, 16 where not given, or of draws of a last layer's outputs, 100.
+            link: "mc" or "probit" of a last layer; "mc", as `predict` has it, for up to 64 outputs.
+            precision: Of the stored weights: "float32", "float16" or "int8". They are computed with in float32.
+            coverage: Of the prediction sets, or intervals, among the outputs. They are there where the calibration of
+                `tune` is of the predictions that are exported, or where `validation` is given, whose first 500 examples
+                then calibrate them.
+            seed: Of the samples; the object's own where not given.
+
+        Returns:
+            The file's manifest, bytes, latency and differences to PyTorch; prints as a sentence.
+
+        Raises:
+            ValueError: If the format or the form is unknown, the model cannot be traced (the operator is named), or the
+                file does not agree with PyTorch.
+            ImportError: If the format's packages are not installed.
+
+        Example:
+            ```python
+            print(laplace.export("model.onnx", kind="last-layer", example=images))
+            ```
+        """
+        chosen = self.settings.seed if seed is None else seed
+        options = ExportOptions(kind, samples, link, precision, chosen, coverage)
+        batch = self._example if example is None else read_inputs(example, device_of(self.model))
+        return export_predictor(
+            self._predictor(),
+            path,
+            example=batch if validation is None or example is not None else None,
+            validation=validation,
+            noise=self.noise,
+            conformal=self.conformal,
+            to=to,
+            options=options,
+        )
 
     @classmethod
     def load(
@@ -749,7 +954,8 @@ class Laplace:
             An object that predicts as the saved one did.
 
         Raises:
-            ValueError: If the file is damaged, not infoform's, or of another model.
+            BadFileError: If the file is damaged, not infoform's, of another model, or holds values that make no sense;
+                a ValueError.
             FileNotFoundError: If there is no such file.
 
         Example:
@@ -759,21 +965,78 @@ class Laplace:
         """
         model = unwrap(model)
         tensors, saved = files.read_file(path, device=device_of(model))
-        files.check_fingerprint(saved["fingerprint"], model, strict=strict)
-        archive = unpack(tensors, saved, likelihood=likelihood, prior=prior, structure=structure)
-        settings = archive.settings
-        laplace = cls(
-            model, archive.likelihood, structure=settings.structure, prior=archive.prior, layers=settings.layers
-        )
+        with refusing(f"'{path}'", "save it again"):
+            found = check_metadata(saved, path)
+            files.check_fingerprint(found.fingerprint, model, strict=strict)
+            archive = unpack(tensors, saved, likelihood=likelihood, prior=prior, structure=structure)
+            settings = archive.settings
+            check_contents(tensors, found, settings, model, path)
+            check_built(archive.layers, model, path)
+            # those of the file: flags of parameters may be others now
+            names = [escape(name) for name in (*archive.layers, *archive.fit.unreached)]
+            laplace = cls(model, archive.likelihood, structure=settings.structure, prior=archive.prior, layers=names)
         laplace.settings = settings
-        if settings.layers == LAST:
-            laplace.layers, laplace._fixed = find_layers(model, [escape(name) for name in archive.layers])
+        if settings.layers is None:
+            laplace._fixed = {one: FROZEN if why == NOT_SELECTED else why for one, why in laplace._fixed.items()}
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
         laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs)
         laplace._known = archive.fit.novelty
         laplace._default_prior = saved["default_prior"]
         laplace.temperature = saved.get("temperature", 1.0)
+        if archive.conformal is not None and saved["fingerprint"] == files.fingerprint(model):
+            laplace._guarantee = Guarantee(archive.conformal, laplace._hyperparameters(), laplace._known)
+        elif archive.conformal is not None:
+            laplace._no_guarantee = OTHER_VALUES
         return laplace
+
+    def save_pretrained(
+        self, folder: str | PathLike[str], *, base_model: str | None = None, comparison: str | None = None
+    ) -> Path:
+        """Write network and posterior into a folder, as the Hugging Face Hub keeps models.
+
+        Args:
+            folder: Made where it does not exist: weights and posterior as safetensors, config.json, and a model card,
+                which is written once and then yours.
+            base_model: The model that the network is, or was made from, as the Hub names it.
+            comparison: A Markdown table for the model card, as of `infoform.compare`.
+
+        Returns:
+            The folder.
+
+        Raises:
+            FileNotFoundError: If the folder that it is to lie in does not exist.
+
+        Example:
+            ```python
+            laplace.save_pretrained("digits-with-uncertainty")
+            ```
+        """
+        self._fitted()
+        return save_folder(self, folder, base_model=base_model, comparison=comparison)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | PathLike[str], model: nn.Module) -> "Laplace":
+        """Return the posterior of a folder that `save_pretrained` wrote, on a network that gets the folder's weights.
+
+        Args:
+            folder: The folder; of a name on the Hub, `infoform.integrations.hub` loads it first.
+            model: A network of the same form. Its weights are overwritten.
+
+        Returns:
+            An object that predicts as the saved one did.
+
+        Raises:
+            FileNotFoundError: If the folder lacks a file.
+            ValueError: If the weights are of another model.
+
+        Example:
+            ```python
+            laplace.save_pretrained("digits-with-uncertainty")
+            laplace = infoform.Laplace.from_pretrained("digits-with-uncertainty", model)
+            ```
+        """
+        load_folder(Path(folder), model)
+        return cls.load(Path(folder) / POSTERIOR, model)
 
     def prior_bytes(self, name: str, structure: str | Structure | None = None) -> int:
         """Return what the prior stores for a layer of a fitted model.
@@ -796,14 +1059,56 @@ class Laplace:
             self._present = _Present(key, fitted.posterior(self.structure, self.prior, num_data=count))
         return self._present.posterior
 
-    def _information_count(self, num_data: float | None, *, noise: float | None = None) -> float:
-        """Return N times the factor from the information at σ = 1 to that at a noise, the present one if not given."""
+    def _hyperparameters(self) -> tuple[Any, ...]:
+        """Return what predictions depend on besides the network and the way of predicting."""
+        prior = (self.prior.name, self.prior.settings())
+        return (self._built, self.structure, prior, self.num_data, self.noise, self.temperature)
+
+    def _promise(self, answers: Answers, targets: Tensor, novelty: Tensor | None, options: PredictOptions) -> None:
+        """Calibrate sets or intervals on the predictions of some examples; of yes/no labels there are none."""
+        found = conformal_of(answers.value, answers.variance, targets, novelty)
+        self._guarantee = None
+        if found is not None:
+            found = replace(found, made_by=made_by(options.kind, options, self.likelihood))
+            self._guarantee = Guarantee(found, self._hyperparameters(), self._known)
+
+    def _calibrate_after(self, tuned: Tuned, options: PredictOptions, novelty: Tensor | None) -> None:
+        """Calibrate sets or intervals on the data of a search, predicted anew where the search has not done that."""
+        answers, targets, data = tuned.answers, tuned.targets, tuned.data
+        assert data is not None
+        if answers is None or targets is None or data.sampler is not None:
+            with self._predictor().private() as predictor:
+                prediction, targets = predict_all(
+                    predictor,
+                    data.batches,
+                    options,
+                    noise=self.noise,
+                    sampler=data.sampler,
+                    gather=data.sampler is not None,
+                )
+            answers, novelty = Answers.of(prediction), _novelty_of(prediction)
+        assert targets is not None
+        self._promise(answers, targets, novelty, options)
+        if self._guarantee is not None:
+            found = replace(self._guarantee.conformal, source=CHOSEN_ON)
+            self._guarantee = replace(self._guarantee, conformal=found)
+
+    def _promising(self, prediction: Prediction, options: PredictOptions, posterior: Posterior | None) -> Prediction:
+        """Return the prediction with its conformal calibration, or with the reason why it has none."""
+        if posterior is not None:
+            return attach(prediction, None, {}, otherwise=OTHER_POSTERIOR)
+        how = made_by(prediction.kind, options, self.likelihood)
+        return attach(
+            prediction, self.conformal, how, otherwise=self._no_guarantee if self._guarantee is None else CHANGED
+        )
+
+    def _information_count(self, num_data: float | None) -> float:
+        """Return N times the factor from the information at σ = 1 to that at the present noise."""
         count = self.num_data if num_data is None else num_data
         assert count is not None
         if not 0 < count < math.inf:
             raise ValueError(f"num_data must be positive and finite, got {count}.")
-        sigma = self.noise if noise is None else noise
-        return count * self.likelihood.information_scale(sigma, self.settings.fit.fisher)
+        return count * self.likelihood.information_scale(self.noise, self.settings.fit.fisher)
 
     def _predictor(self, posterior: Posterior | None = None) -> Predictor:
         return Predictor(
@@ -814,6 +1119,8 @@ class Laplace:
             self.temperature,
             self._fitted().fit.summary.num_outputs,
             None if self._known is None or self._known.calibration is None else self._novelty_scorer(),
+            self._copies,
+            self._checks,
         )
 
     def _novelty_scorer(self) -> NoveltyScorer:
@@ -826,7 +1133,8 @@ class Laplace:
                 f"novelty needs what a fit has seen of every layer's inputs, and this fit {why}; fit again to have it."
             )
         if self._scorer is None or self._scorer.known is not self._known:
-            self._scorer = NoveltyScorer(self.model, find_layers(self.model)[0], self.likelihood, self._known)
+            every, _ = find_layers(self.model, frozen=True)
+            self._scorer = NoveltyScorer(self.model, every, self.likelihood, self._known)
         return self._scorer
 
     def _novelty_bytes(self, layers: Mapping[str, Layer]) -> int:
@@ -839,7 +1147,7 @@ class Laplace:
             for name, size in sizes.items()
         )
         own *= 1 if settings.structure.planned_exactly else LIKELY
-        every = sum(layer.shape[0] * layer.shape[1] for layer in find_layers(self.model)[0].values())
+        every = sum(layer.shape[0] * layer.shape[1] for layer in find_layers(self.model, frozen=True)[0].values())
         return int(SHARE * own * every / sum(size.weights for size in sizes.values()))
 
     def _kind(self, kind: str) -> str:
@@ -854,39 +1162,6 @@ class Laplace:
     def _untraced(self) -> bool:
         """Whether the last layer is to be found by a fit that has not been made."""
         return self.settings.layers == LAST and self._built is None
-
-    def _tune_by_evidence(
-        self,
-        structure: Structure,
-        prior: Prior,
-        per_layer: bool,
-        num_data: float,
-        precision_range: tuple[float, float],
-        *,
-        free_noise: bool,
-    ) -> None:
-        fitted = self._fitted()
-        layers, summary = fitted.layers(structure), fitted.fit.summary
-        own = prior.tuned(by_evidence=True)
-
-        def build(name: str, precision: float, noise: float | None) -> LayerPosterior:
-            count = num_data * self.likelihood.information_scale(noise, self.settings.fit.fisher)
-            layer_prior = fitted.prior(own.with_precision(precision), name, num_data=count)
-            return layers[name].with_prior(layer_prior, count)
-
-        found = maximise_evidence(
-            build,
-            {name: self.layers[name] for name in layers},
-            per_layer=per_layer,
-            noise=self.noise,
-            log_likelihood=lambda noise: (
-                num_data / summary.num_examples * self.likelihood.log_likelihood(summary, noise)
-            ),
-            free_noise=free_noise and self.likelihood.free_noise,
-            precision_range=precision_range,
-        )
-        self.prior, self.noise = own.with_precision(found.prior_precision), found.noise
-        self.num_data = num_data
 
     def _chosen_prior(self, prior: str | Prior | None, structure: str | Structure | None) -> Prior:
         """Return the prior asked for, or that goes with a structure: the object's own, or the default of another."""
@@ -925,6 +1200,7 @@ class Laplace:
             self.prior,
             settings.for_fit(),
             settings.fit.statistics == "all",
+            settings.fit.novelty,
         )
 
     @property
@@ -949,6 +1225,12 @@ class _Present(NamedTuple):
     posterior: Posterior
 
 
+def _novelty_of(prediction: Prediction) -> Tensor | None:  # (N,)
+    return None if prediction.input_novelty is None else prediction.novelty
+
+
 def _checkpoint(folder: str | PathLike[str], every: float) -> Checkpoint:
+    if isinstance(folder, Checkpoint):
+        return folder
     processes = Processes.running()
     return Checkpoint(folder, every=every, process=processes.rank, processes=processes.count)

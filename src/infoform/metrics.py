@@ -1,18 +1,16 @@
-"""How good predictions are, and how well they know it: thin over torchmetrics and scikit-learn.
+"""How good predictions are, and how well they know it; nothing but torch is needed.
 
 nll, brier          proper scores of probabilities (the Brier score summed over classes, between 0 and 2)
 ece, adaptive_ece   gap between confidence and accuracy, in bins of equal width or of equal mass
 ood                 how well a score tells unknown inputs from known ones; unknown ones are the positives
 
 For probabilities (N, C), targets (N,) are class indices and targets (N, C) of zeros and ones are labels; measures of
-labels are taken for each label and averaged. Our own sums are in float64, those of torchmetrics in float32.
+labels are taken for each label and averaged. All sums are in float64.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,12 +86,11 @@ def evaluate(prediction: Prediction, targets: Tensor) -> dict[str, float]:
         targets: class indices (N,), labels of zeros and ones (N, C), or numbers (N, C).
 
     Returns:
-        Measures by name: "accuracy", "nll", "brier", "ece", "entropy" (and "adaptive_ece" of classes), or, for
+        Measures by name: "accuracy", "nll", "brier", "ece", "entropy_nats" (and "adaptive_ece" of classes), or, for
         numbers, "rmse", "log_likelihood", "nll", "coverage_50", "coverage_90", "coverage_95", "crps".
 
     Raises:
         ValueError: if targets and prediction do not fit each other.
-        ImportError: if torchmetrics or scikit-learn is missing.
 
     Example:
         ```python
@@ -118,7 +115,6 @@ def accuracy(probs: Tensor, targets: Tensor) -> float:
 
     Raises:
         ValueError: if shapes or values of probabilities and targets are not as said.
-        ImportError: if torchmetrics or scikit-learn is missing.
 
     Example:
         ```python
@@ -129,10 +125,8 @@ def accuracy(probs: Tensor, targets: Tensor) -> float:
         ```
     """
     probs, targets = _checked(probs, targets)
-    measures = _torchmetrics()
-    if targets.dim() == 1:
-        return float(measures.multiclass_accuracy(probs, targets, num_classes=probs.shape[1], average="micro"))
-    return float(measures.binary_accuracy(probs.flatten(), targets.flatten()))
+    right = probs.argmax(1) == targets if targets.dim() == 1 else (probs > 0.5) == (targets == 1)
+    return float(right.double().mean())
 
 
 def nll(probs: Tensor, targets: Tensor) -> float:
@@ -147,7 +141,6 @@ def nll(probs: Tensor, targets: Tensor) -> float:
 
     Raises:
         ValueError: if shapes or values of probabilities and targets are not as said.
-        ImportError: if torchmetrics or scikit-learn is missing.
 
     Example:
         ```python
@@ -178,7 +171,6 @@ def brier(probs: Tensor, targets: Tensor) -> float:
 
     Raises:
         ValueError: if shapes or values of probabilities and targets are not as said.
-        ImportError: if torchmetrics or scikit-learn is missing.
 
     Example:
         ```python
@@ -189,11 +181,9 @@ def brier(probs: Tensor, targets: Tensor) -> float:
         ```
     """
     probs, targets = _checked(probs, targets)
-    score = _sklearn().brier_score_loss
     if targets.dim() == 1:
-        classes = list(range(probs.shape[1]))
-        return float(score(_array(targets), _array(probs), labels=classes, scale_by_half=False))
-    return float(score(_array(targets.flatten()), _array(probs.flatten()), pos_label=1))
+        return float((probs - functional.one_hot(targets, probs.shape[1])).square().sum(1).mean())
+    return float((probs - targets).square().mean())
 
 
 def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
@@ -209,7 +199,6 @@ def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
 
     Raises:
         ValueError: if shapes or values of probabilities and targets are not as said.
-        ImportError: if torchmetrics or scikit-learn is missing.
 
     Example:
         ```python
@@ -221,13 +210,10 @@ def ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
     """
     probs, targets = _checked(probs, targets)
     check_whole("bins", bins)
-    measures = _torchmetrics()
-    probs = probs.clamp_max(1 - torch.finfo(torch.float32).eps)  # torchmetrics gives certainty a bin of its own
     if targets.dim() == 1:
-        error = measures.multiclass_calibration_error(probs, targets, num_classes=probs.shape[1], n_bins=bins)
-        return float(error)
-    columns = zip(probs.T.contiguous(), targets.T.contiguous(), strict=True)
-    return math.fsum(float(measures.binary_calibration_error(*one, n_bins=bins)) for one in columns) / probs.shape[1]
+        return reliability(probs, targets, bins).error
+    columns = zip(probs.T, targets.T.double(), strict=True)  # of labels: the probability itself, not that of the answer
+    return math.fsum(_reliability(p, y, _even_bins(p, bins), bins).error for p, y in columns) / probs.shape[1]
 
 
 def adaptive_ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
@@ -243,7 +229,6 @@ def adaptive_ece(probs: Tensor, targets: Tensor, *, bins: int = BINS) -> float:
 
     Raises:
         ValueError: if shapes or values of probabilities and targets are not as said.
-        ImportError: if torchmetrics or scikit-learn is missing.
 
     Example:
         ```python
@@ -284,10 +269,7 @@ def reliability(probs: Tensor, targets: Tensor, bins: int = BINS) -> Reliability
     """
     confidence, right = _answers(probs, targets)
     check_whole("bins", bins)
-    edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
-    return _reliability(
-        confidence, right, (torch.bucketize(confidence, edges, right=True) - 1).clamp(0, bins - 1), bins
-    )
+    return _reliability(confidence, right, _even_bins(confidence, bins), bins)
 
 
 def entropy_histogram(
@@ -338,7 +320,6 @@ def auroc(scores: Tensor, labels: Tensor) -> float:  # (N,), (N,) of zeros and o
 
     Raises:
         ValueError: if a score is not finite, or a class has no example.
-        ImportError: if scikit-learn is missing.
 
     Example:
         ```python
@@ -347,9 +328,8 @@ def auroc(scores: Tensor, labels: Tensor) -> float:  # (N,), (N,) of zeros and o
         assert metrics.auroc(torch.tensor([0.1, 0.4, 0.3, 0.8]), torch.tensor([0, 0, 1, 1])) == 0.75
         ```
     """
-    scores, labels = _scored(scores, labels)
-    # torchmetrics squeezes scores beyond 0 and 1 through a sigmoid, which makes large ones equal
-    return float(_sklearn().roc_auc_score(_array(labels), _array(scores)))
+    false, found = _roc(*_scored(scores, labels))
+    return float(torch.trapezoid(found / found[-1], false / false[-1]))
 
 
 def ood(known_scores: Tensor, unknown_scores: Tensor) -> dict[str, float]:  # (N,), (M,)
@@ -365,7 +345,6 @@ def ood(known_scores: Tensor, unknown_scores: Tensor) -> dict[str, float]:  # (N
 
     Raises:
         ValueError: if there are no scores, or one is not finite.
-        ImportError: if scikit-learn is missing.
 
     Example:
         ```python
@@ -376,12 +355,12 @@ def ood(known_scores: Tensor, unknown_scores: Tensor) -> dict[str, float]:  # (N
     """
     known, unknown = _scores("known scores", known_scores), _scores("unknown scores", unknown_scores)
     scores, labels = _scored(torch.cat([known, unknown]), torch.cat([known * 0, unknown * 0 + 1]))
-    measures = _sklearn()
-    false, found, _ = measures.roc_curve(_array(labels), _array(scores), drop_intermediate=False)
+    false, found = _roc(scores, labels)
+    precision = found[1:] / (found + false)[1:]
     return {
         "auroc": auroc(scores, labels),
-        "aupr": float(measures.average_precision_score(_array(labels), _array(scores))),
-        "fpr95": float(false[found >= 0.95 - 1e-12].min()),
+        "aupr": float((found.diff() / found[-1] * precision).sum()),
+        "fpr95": float((false / false[-1])[found / found[-1] >= 0.95 - 1e-12].min()),
     }
 
 
@@ -397,7 +376,6 @@ def rmse(mean: Tensor, targets: Tensor) -> float:
 
     Raises:
         ValueError: if the shapes differ, or a value is not finite.
-        ImportError: if torchmetrics is missing.
 
     Example:
         ```python
@@ -407,8 +385,7 @@ def rmse(mean: Tensor, targets: Tensor) -> float:
         ```
     """
     mean, targets = _same_shape(mean, targets)
-    from_torchmetrics = _torchmetrics("regression").mean_squared_error
-    return float(from_torchmetrics(mean.flatten(), targets.flatten(), squared=False))
+    return float((mean - targets).square().mean().sqrt())
 
 
 def gaussian_log_likelihood(mean: Tensor, variance: Tensor, targets: Tensor) -> float:
@@ -519,7 +496,7 @@ def _measure_class(prediction: Prediction, targets: Tensor) -> dict[str, float]:
         )
     scores = _measure_probs(prediction.probs, targets)
     scores["adaptive_ece"] = adaptive_ece(prediction.probs, targets)
-    return scores | {"entropy": _mean_entropy(prediction)}
+    return scores | {"entropy_nats": _mean_entropy(prediction)}
 
 
 def _measure_labels(prediction: Prediction, targets: Tensor) -> dict[str, float]:
@@ -530,7 +507,7 @@ def _measure_labels(prediction: Prediction, targets: Tensor) -> dict[str, float]
             f"a multilabel prediction needs targets of shape {shape}, got {tuple(targets.shape)}; "
             "give a zero or one for each label."
         )
-    return _measure_probs(prediction.probs, targets) | {"entropy": _mean_entropy(prediction)}
+    return _measure_probs(prediction.probs, targets) | {"entropy_nats": _mean_entropy(prediction)}
 
 
 def _measure_probs(probs: Tensor, targets: Tensor) -> dict[str, float]:
@@ -543,7 +520,7 @@ def _measure_probs(probs: Tensor, targets: Tensor) -> dict[str, float]:
 
 
 def _mean_entropy(prediction: Prediction) -> float:
-    return float(prediction.normalised_entropy.double().mean())
+    return float(prediction.entropy.double().mean())
 
 
 _MEASURES: dict[str, Callable[[Prediction, Tensor], dict[str, float]]] = {
@@ -560,6 +537,12 @@ def _answers(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # -> (N,
         probs, targets = torch.stack([1 - probs, probs], dim=-1).flatten(0, 1), targets.flatten()
     confidence, labels = probs.max(1)
     return confidence, (labels == targets).double()
+
+
+def _even_bins(values: Tensor, bins: int) -> Tensor:  # (N,) -> (N,)
+    """Return the place of each value among bins of equal width between 0 and 1; 1 belongs to the last."""
+    edges = torch.linspace(0, 1, bins + 1, dtype=values.dtype, device=values.device)
+    return (torch.bucketize(values.contiguous(), edges, right=True) - 1).clamp(0, bins - 1)
 
 
 def _reliability(confidence: Tensor, right: Tensor, place: Tensor, bins: int) -> Reliability:  # (N,) each
@@ -632,6 +615,16 @@ def _scored(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return scores, labels.detach().long()
 
 
+def _roc(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:  # (N,), (N,) -> (T + 1,), (T + 1,)
+    """Return how many negative and positive examples reach each threshold, from none of them to all of them."""
+    order = scores.argsort(descending=True)
+    scores, labels = scores[order], labels[order].double()
+    last = torch.cat([scores.diff() != 0, scores.new_ones(1, dtype=torch.bool)])  # of equal scores
+    counts = torch.stack([(1 - labels).cumsum(0), labels.cumsum(0)])[:, last]  # whole numbers: exact
+    false, found = torch.cat([counts.new_zeros(2, 1), counts], dim=1)
+    return false, found
+
+
 def _same_shape(mean: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C)
     mean, targets = mean.detach().double(), targets.detach().to(mean.device).double()
     shape = mean.shape
@@ -659,24 +652,3 @@ def _gaussian(mean: Tensor, variance: Tensor, targets: Tensor) -> tuple[Normal, 
         bad = variance[~((variance > 0) & variance.isfinite())][0]
         raise ValueError(f"variances must be positive and finite, got {bad:g}; give the likelihood a noise above 0.")
     return Normal(mean, variance.sqrt()), targets
-
-
-def _array(values: Tensor) -> Any:
-    return values.cpu().numpy()
-
-
-def _torchmetrics(task: str = "classification") -> Any:
-    return _imported(f"torchmetrics.functional.{task}")
-
-
-def _sklearn() -> Any:
-    return _imported("sklearn.metrics")
-
-
-def _imported(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"metrics need torchmetrics and scikit-learn, and {name} is missing; pip install 'infoform[metrics]'."
-        ) from error

@@ -1,6 +1,5 @@
 """`infoform.plan`: what a posterior will cost before a fit, and how to spend a budget of bytes after it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from infoform.deprecated_keywords import read_keywords
 from infoform.laplace import Laplace
 from infoform.network.batches import device_of, read_inputs
 from infoform.network.last_layer import LAST, select_last_layer
+from infoform.network.selection import Selection
 from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK
 from infoform.planning.before_fit import plan_before_fit
@@ -25,7 +25,7 @@ def plan(
     *,
     structure: str | Structure | None = None,
     memory: int | str | None = None,
-    layers: Sequence[str] | str | None = None,
+    layers: Selection = None,
     fit_options: FitOptions | None = None,
     example: Any = None,
     likelihood_outputs: int | None = None,
@@ -86,7 +86,7 @@ def plan(
             structure=structure or "inf",
             prior=None,
             fit_options=fit_options,
-            layers=layers,
+            layers=None if callable(layers) else layers,
             seed=0,
             caller="plan",
             stacklevel=3,

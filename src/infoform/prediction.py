@@ -11,7 +11,11 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from infoform.conformal import Conformal
+
 TEXTS = ("kind", "reason")  # fields that a file holds as bytes
+UNSTORED = ("input_novelty", "conformal", "no_conformal")  # stored in another way, or given anew
+NO_CONFORMAL = "nothing was calibrated for it, or it is of another method"
 FALSE_ALARMS = 0.05  # share of known inputs that may be called novel, where nothing else is said
 Examples = TypeVar("Examples", bound=Any)  # a dataclass of tensors, by example along axis 1 of `samples`, 0 of others
 
@@ -26,6 +30,10 @@ class Novelty:
         by_layer: of the inputs of each layer alone, (N, L).
         part_names: names of the P parts.
         layer_names: names of the L layers.
+        log_p_values: log of the share of known inputs that look stranger, (N, 1 + P + L): to all parts together, then
+            to each part and to each layer. Where None, it is that of the shares above. Beyond the strangest known
+            input a fitted tail goes on, so that inputs of novelty 1 still have an order.
+        source: which known inputs the shares are of; empty where nobody said.
 
     Example:
         ```python
@@ -41,10 +49,30 @@ class Novelty:
     by_layer: Tensor  # (N, L)
     part_names: tuple[str, ...]
     layer_names: tuple[str, ...]
+    log_p_values: Tensor | None = None  # (N, 1 + P + L)
+    source: str = ""
 
     def __len__(self) -> int:
         """Return the number N of examples."""
         return len(self.novelty)
+
+    def __repr__(self) -> str:
+        """Return how many inputs there are, and how many are novel."""
+        parts, layers = ", ".join(self.part_names), len(self.layer_names)
+        share = float(self.novel().double().mean()) if len(self) else 0.0
+        return f"<Novelty of {len(self):,} examples: {share:.1%} novel; parts {parts}; {layers} layers>"
+
+    @property
+    def strangeness(self) -> Tensor:  # (N,)
+        """Return minus the log of the share of known inputs that look stranger; it rises where novelty ends at 1."""
+        return -(self.novelty.neg().log1p() if self.log_p_values is None else self.log_p_values[:, 0])
+
+    @property
+    def layer_strangeness(self) -> Tensor:  # (N, L)
+        """Return the same of the inputs of each layer alone."""
+        if self.log_p_values is None:
+            return -self.by_layer.neg().log1p()
+        return -self.log_p_values[:, 1 + len(self.part_names) :]
 
     @property
     def novelty_parts(self) -> dict[str, Tensor]:  # (N,) each
@@ -59,7 +87,7 @@ class Novelty:
     @property
     def strangest_layers(self) -> list[str]:  # N
         """Return the layer that finds each input strangest; the first of those that find it equally strange."""
-        return [self.layer_names[place] for place in self.by_layer.argmax(1).tolist()]
+        return [self.layer_names[place] for place in self.layer_strangeness.argmax(1).tolist()]
 
     def novel(self, false_alarms: float = FALSE_ALARMS) -> Tensor:  # (N,)
         """Say which inputs are unlike the training data.
@@ -97,6 +125,10 @@ class Novelty:
         """
         names = {"part_names": _as_bytes("\n".join(self.part_names))}
         names["layer_names"] = _as_bytes("\n".join(self.layer_names))
+        if self.log_p_values is not None:
+            names["log_p_values"] = self.log_p_values
+        if self.source:
+            names["source"] = _as_bytes(self.source)
         return {"novelty": self.novelty, "by_part": self.by_part, "by_layer": self.by_layer, **names}
 
     @classmethod
@@ -110,7 +142,9 @@ class Novelty:
             The novelty.
         """
         parts, layers = (tuple(_as_text(tensors[name]).split("\n")) for name in ("part_names", "layer_names"))
-        return cls(tensors["novelty"], tensors["by_part"], tensors["by_layer"], parts, layers)
+        source = _as_text(tensors["source"]) if "source" in tensors else ""
+        novelty, by_part, by_layer = (tensors[name] for name in ("novelty", "by_part", "by_layer"))
+        return cls(novelty, by_part, by_layer, parts, layers, tensors.get("log_p_values"), source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +169,8 @@ class Prediction:
         kind: how it was made, as in `Laplace.predict`: "linear", "mc" or "linear-mc"; empty where nobody said.
         reason: why it was made so, in a few words.
         input_novelty: how unlike the training data the inputs are; None where the fit does not know.
+        conformal: what sets and intervals are made of; None where there is no calibration for this prediction.
+        no_conformal: why there is none, in a few words.
 
     Example:
         ```python
@@ -157,10 +193,29 @@ class Prediction:
     kind: str = ""  # how it was made
     reason: str = ""  # why it was made so
     input_novelty: Novelty | None = None  # where the fit knows the training data's inputs
+    conformal: Conformal | None = None  # where there is a calibration for such predictions
+    no_conformal: str = NO_CONFORMAL  # why there is none
 
     def __len__(self) -> int:
         """Return the number N of examples."""
         return len(self.epistemic)
+
+    def __repr__(self) -> str:
+        """Return what is predicted of how many examples, and how sure it is on average."""
+        examples, outputs = self.epistemic.shape
+        what = {"class": f"one of {outputs} classes", "labels": f"{outputs} labels", "numbers": f"{outputs} numbers"}
+        how = f", {self.kind}" if self.kind else ""
+        told = [f"Prediction of {examples:,} examples ({what[self.answer]}{how})"]
+        if self.probs is not None:
+            told.append(f"mean confidence {float(self._probabilities().amax(1).mean()):.3f}")
+            told.append(f"mean entropy {float(self.entropy.mean()):.3f} of at most {self.max_entropy:.3f} nats")
+            told.append(f"{float(self.mutual_information.mean()):.3f} of it for lack of data")
+        else:
+            told.append(f"mean standard deviation {float(self.std.mean()):.4g}")
+            told.append(f"{float(self.epistemic.sqrt().mean()):.4g} of it for lack of data")
+        if self.input_novelty is not None:
+            told.append(f"{float(self.novel().double().mean()):.1%} novel")
+        return f"<{'; '.join(told)}>"
 
     @property
     def answer(self) -> Literal["class", "labels", "numbers"]:
@@ -218,6 +273,11 @@ class Prediction:
         """Return the novelty of each layer's inputs alone, by the layer's name."""
         return self._novelty().novelty_layers
 
+    @property
+    def novelty_source(self) -> str:
+        """Return which known inputs the shares of novelty are of; those of training make fresh inputs look strange."""
+        return self._novelty().source
+
     def novel(self, false_alarms: float = FALSE_ALARMS) -> Tensor:  # (N,)
         """Say which inputs are unlike the training data.
 
@@ -250,8 +310,10 @@ class Prediction:
             raise ValueError("quantiles are of regression predictions; a classifier has .probs.")
         return self.mean + math.sqrt(2) * torch.erfinv(self.mean.new_tensor(2 * q - 1)) * self.std
 
-    def interval(self, coverage: float = 0.95) -> tuple[Tensor, Tensor]:  # (N, C), (N, C)
-        """Return the central interval that should hold the target with probability `coverage`.
+    def gaussian_interval(self, coverage: float = 0.95) -> tuple[Tensor, Tensor]:  # (N, C), (N, C)
+        """Return the interval that a Gaussian with `mean` and `variance` has probability `coverage` in.
+
+        It holds that share of targets as far as the noise and the posterior are right; `interval` does without that.
 
         Args:
             coverage: probability, between 0 and 1.
@@ -263,6 +325,67 @@ class Prediction:
             ValueError: if `coverage` is not between 0 and 1, or the prediction is of classes or labels.
         """
         return self.quantile((1 - coverage) / 2), self.quantile((1 + coverage) / 2)
+
+    def interval(
+        self, coverage: float = 0.9, *, scale: str = "std", by: str | None = None, joint: bool = False
+    ) -> tuple[Tensor, Tensor]:  # (N, C), (N, C)
+        """Return the interval that holds the target in at least that share of cases: mean ± threshold · std.
+
+        The promise is that of split conformal prediction: it needs that calibration data and inputs come from the same
+        source, and nothing of the network, the noise or the posterior.
+
+        Args:
+            coverage: share of intervals that are to hold the target, between 0 and 1.
+            scale: "std" for widths in proportion to the standard deviation, "constant" for the same width everywhere.
+            by: None for one promise over all inputs, "novelty" for one within every group of novelty.
+            joint: whether all numbers of an input are to be in their intervals at once; otherwise each by itself.
+
+        Returns:
+            Lower and upper ends, (N, C) each.
+
+        Raises:
+            ValueError: if there is no calibration, or too few examples in it for this share; if an argument has a
+                value that it cannot have, or the prediction is of classes or labels.
+        """
+        if self.mean is None:
+            raise ValueError("intervals are of regression predictions; a classifier has .set(0.9) and .probs.")
+        conformal, novelty = (
+            self._conformal("gaussian_interval needs none, and trusts the noise"),
+            self._group_novelty(by),
+        )
+        return conformal.interval(self.mean, self.std, coverage, scale=scale, by=by, novelty=novelty, joint=joint)
+
+    def set(
+        self, coverage: float = 0.9, *, score: str = "adaptive", by: str | None = None, allow_empty: bool = False
+    ) -> Tensor:  # (N, C)
+        """Return the classes that are to be reckoned with: the right one is among them in at least that share of cases.
+
+        The promise is that of split conformal prediction, as for `interval`.
+
+        Args:
+            coverage: share of sets that are to hold the right class, between 0 and 1.
+            score: "adaptive" (larger sets where the network is unsure) or "least-ambiguous" (the smallest sets on
+                average).
+            by: None for one promise over all inputs, "class" for one within every class, "novelty" for one within
+                every group of novelty.
+            allow_empty: whether a set may be empty, which lets the share be met exactly where most answers are right;
+                otherwise the most probable class is always in.
+
+        Returns:
+            Whether each class is in the set of each input, (N, C).
+
+        Raises:
+            ValueError: if there is no calibration, or too few examples in it for this share; if an argument has a
+                value that it cannot have, or the prediction is not of one of C classes.
+        """
+        if self.answer != "class":
+            raise ValueError(
+                "prediction sets are of one of C classes; "
+                + ("a regression has .interval(0.9)." if self.probs is None else "yes/no labels have .probs.")
+            )
+        novelty, probs = self._group_novelty(by), self._probabilities()
+        conformal = self._conformal("probs need none")
+        return conformal.set(probs, coverage, score=score, by=by, novelty=novelty, allow_empty=allow_empty)
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the prediction as a table: `pandas.DataFrame(prediction.columns())`.
@@ -277,7 +400,7 @@ class Prediction:
         for name, values in per_output.items():
             if values is not None:
                 table |= {f"{name}_{index}": column.tolist() for index, column in enumerate(values.T)}
-        table |= {"entropy": self.entropy.tolist(), "mutual_information": self.mutual_information.tolist()}
+        table |= {"entropy_nats": self.entropy.tolist(), "mutual_information_nats": self.mutual_information.tolist()}
         return table if self.input_novelty is None else table | self.input_novelty.columns()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -286,7 +409,7 @@ class Prediction:
         Returns:
             Tensors by the name of the field.
         """
-        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "input_novelty"}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in UNSTORED}
         values["max_entropy"] = torch.tensor(self.max_entropy, dtype=torch.float64)
         for name in TEXTS:
             values[name] = _as_bytes(values[name]) if values[name] else None
@@ -310,6 +433,17 @@ class Prediction:
             nested = {name.removeprefix("input_novelty."): one for name, one in tensors.items() if "." in name}
             texts["input_novelty"] = Novelty.of(nested)
         return cls(**{**plain, **texts, "max_entropy": float(tensors["max_entropy"])})
+
+    def _conformal(self, otherwise: str) -> Conformal:
+        if self.conformal is None:
+            raise ValueError(
+                f"this prediction has no conformal calibration: {self.no_conformal}; call tune(val_loader) or "
+                f"calibrate_conformal(loader) before predict ({otherwise})."
+            )
+        return self.conformal
+
+    def _group_novelty(self, by: str | None) -> Tensor | None:  # (N,)
+        return self.novelty if by == "novelty" else None
 
     def _novelty(self) -> Novelty:
         if self.input_novelty is None:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from infoform.common.files import under
+from infoform.conformal import Conformal
 from infoform.curvature.curvature import Fit, pack_curvature, unpack_curvature
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.likelihoods import LIKELIHOODS, DataSummary, Likelihood
@@ -28,6 +29,7 @@ class Archive:
     fit: Fit  # its curvature may be empty
     layers: Mapping[str, LayerPosterior]  # in the structure of the settings
     inputs: Mapping[str, InputSpectrum]  # where the prior needs them
+    conformal: Conformal | None = None  # where sets and intervals are calibrated for these hyperparameters
 
 
 def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -51,10 +53,14 @@ def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[
         "data": asdict(archive.fit.summary),
         "layers": {name: layer.settings() for name, layer in archive.layers.items()},
         "unreached": dict(archive.fit.unreached),
+        "odd": sorted(archive.fit.odd),
     }
     if archive.fit.novelty is not None:
         known, metadata["novelty"] = pack_known(archive.fit.novelty)
         tensors |= {f"novelty/{key}": value for key, value in known.items()}
+    if archive.conformal is not None:
+        scores, metadata["conformal"] = archive.conformal.pack()
+        tensors |= {f"conformal/{key}": value for key, value in scores.items()}
     if curvature:
         packed = {name: pack_curvature(one) for name, one in archive.fit.curvature.items()}
         tensors |= {f"curvature/{n}/{key}": value for n, (part, _) in packed.items() for key, value in part.items()}
@@ -101,7 +107,13 @@ def unpack(
         prior=prior,
         num_data=saved["num_data"],
         noise=saved["noise"],
-        fit=Fit(curvature, DataSummary(**saved["data"]), saved["unreached"], _novelty(tensors, saved)),
+        fit=Fit(
+            curvature,
+            DataSummary(**saved["data"]),
+            saved["unreached"],
+            _novelty(tensors, saved),
+            frozenset(saved.get("odd", ())),
+        ),
         layers={
             name: settings.structure.posterior(  # type: ignore[call-arg]
                 prior=unit, num_data=1.0, **under(tensors, f"layer/{name}/"), **saved["layers"][name]
@@ -113,7 +125,14 @@ def unpack(
             for name in names
             if f"inputs/{name}/diagonal" in tensors
         },
+        conformal=Conformal.unpack(_on_cpu(under(tensors, "conformal/")), saved["conformal"])
+        if "conformal" in saved
+        else None,
     )
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: one.cpu() for name, one in tensors.items()}
 
 
 def _novelty(tensors: Mapping[str, Tensor], saved: Mapping[str, Any]) -> KnownInputs | None:

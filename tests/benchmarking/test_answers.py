@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.answers import __main__ as command
+from benchmarks.answers import memory
 from benchmarks.answers.asking import Side, Worker
 from benchmarks.answers.cases import QUICK
 from benchmarks.answers.measure import Asked
@@ -71,3 +72,10 @@ def test_a_quick_run_measures_each_row_once(tmp_path: Path, monkeypatch: pytest.
     assert {"settings", "commits", "environment"} <= first.keys()
     monkeypatch.setattr(command, "latency", lambda *_: pytest.fail("a row that was known is measured again"))
     assert run()["latency"] == json.loads(path.read_text())["latency"] == first["latency"]
+
+
+def test_memory_is_measured_of_a_prediction_and_of_a_search() -> None:
+    found = memory.measure("mlp", "linear", cifar=None, quick=True)
+    assert found["inputs"] == QUICK["mlp"].tuned[0]
+    assert 0 <= found["predict"] < 2**30
+    assert 0 <= found["tune"] < 2**30

@@ -60,9 +60,23 @@ def fail(call: Call) -> Callable[..., str]:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make the user's folder, and go there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    make_home()
+    return tmp_path
+
+
+@pytest.fixture
+def fitted(home: Path, succeed: Call) -> Path:
+    """Make a run of the classifier on the table of trees."""
+    succeed("fit", "run", *NETWORK, *TREES, "--keep-curvature", "--quiet")
+    return home / "run"
+
+
+def make_home() -> None:
+    """Make a user's network and data in the present folder."""
     import pandas
 
-    monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(MODEL)
     torch.manual_seed(0)
     classifier = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3))
@@ -81,14 +95,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame["class"] = labels.numpy()
     frame["height"] = y.numpy()[:, 0]
     frame.to_csv("trees.csv", index=False)
+    frame.iloc[:25].to_csv("more.csv", index=False)
     frame.to_parquet("trees.parquet")
     frame[["c", "b", "a"]].to_csv("unlabelled.csv", index=False)
     np.savez("trees.npz", x=x.numpy(), y=labels.numpy(), height=y.numpy())
-    return tmp_path
-
-
-@pytest.fixture
-def fitted(home: Path, succeed: Call) -> Path:
-    """Make a run of the classifier on the table of trees."""
-    succeed("fit", "run", *NETWORK, *TREES, "--keep-curvature", "--quiet")
-    return home / "run"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas
 import pytest
 import torch
+from torch import nn
 from trees import HEIGHTS, NAMES, read
 from typer.testing import Result
 
@@ -30,8 +31,8 @@ def test_scores_of_the_posterior_and_of_the_network_alone(fitted: Path, succeed:
     with torch.no_grad():
         plain = model(x).softmax(1)
     assert result["plain_scores"]["nll"] == pytest.approx(metrics.nll(plain, labels))
-    entropy = float(torch.special.entr(plain).sum(1).mean()) / prediction.max_entropy
-    assert result["plain_scores"]["entropy"] == pytest.approx(entropy)
+    entropy = float(torch.special.entr(plain).sum(1).mean())
+    assert result["plain_scores"]["entropy_nats"] == pytest.approx(entropy)
     assert (result["kind"], result["reason"]) == ("linear", "closed form: 3 outputs, at most 64")
     assert sum(result["reliability"]["count"]) == sum(result["entropy_histogram"]["count"]) == 40
     least = int(prediction.entropy.argmax())
@@ -63,7 +64,7 @@ def test_regression_has_coverage_and_the_noise_alone(home: Path, succeed: Call) 
     load_weights(model, Path("regressor.ckpt"))
     y = torch.tensor(frame[["height"]].to_numpy())
     with torch.no_grad():
-        mean = model(torch.tensor(frame[["a", "b", "c"]].to_numpy(), dtype=torch.float32)).double()
+        mean = model(torch.tensor(frame[["a", "b", "c"]].to_numpy(), dtype=torch.float32)).detach().double()
     density = torch.distributions.Normal(mean, noise).log_prob(y).mean()
     assert result["plain_scores"]["log_likelihood"] == pytest.approx(float(density), rel=1e-5)
     assert "epistemic" in result["unknown"]
@@ -79,3 +80,18 @@ def test_classes_that_the_fit_did_not_see(fitted: Path, fail: Fail) -> None:
     frame.to_csv("other.csv", index=False)
     said = fail("evaluate", "run", "--data", "other.csv")
     assert "has the class 'oak', which is none of ash, birch, cedar" in said
+
+
+def test_a_temperature_alone_stands_beside_the_posterior_once_tuned(fitted: Path, succeed: Call) -> None:
+    assert "temperature" not in succeed("evaluate", "run", "--data", "trees.csv").stdout
+    succeed("tune", "run", "--data", "trees.csv", "--trials", 3, "--quiet")
+    temperature = read(fitted / "tune.json")["result"]["plain_temperature"]
+    shown = succeed("evaluate", "run", "--data", "trees.csv").stdout
+    result = read(fitted / "evaluate.json")["result"]
+    assert "temperature alone" in shown
+    frame = pandas.read_csv("trees.csv")
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3))
+    model.load_state_dict(torch.load("classifier.pt", weights_only=True))
+    logits = model(torch.tensor(frame[["a", "b", "c"]].to_numpy(), dtype=torch.float32)).detach().double()
+    expected = nn.functional.cross_entropy(logits / temperature, torch.tensor(frame["class"].to_numpy()))
+    assert result["temperature_scores"]["nll"] == pytest.approx(float(expected), abs=1e-6)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -21,7 +22,7 @@ Call = Callable[..., Result]
 Fail = Callable[..., str]
 
 
-def _network() -> nn.Module:
+def _network() -> nn.Sequential:
     model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3))
     model.load_state_dict(torch.load("classifier.pt", weights_only=True))
     return model.eval()
@@ -208,24 +209,24 @@ def test_a_fit_within_a_budget_is_the_same(home: Path, succeed: Call) -> None:
 
 
 def test_an_update_adds_data(fitted: Path, succeed: Call) -> None:
-    succeed("fit", "run", "--update", "--data", "trees.csv")
+    succeed("fit", "run", "--update", "--data", "more.csv")
     x, labels = _table()
     expected = infoform.Laplace(_network(), "classification").fit([(x, labels)], progress=False)
-    expected.fit([(x, labels)], update=True, progress=False)
+    expected.fit([(x[:25], labels[:25])], update=True, progress=False)
     _same_posterior(fitted / "posterior.safetensors", expected)
-    assert read(fitted / "update.json")["result"]["num_data"] == 80
+    assert read(fitted / "update.json")["result"]["num_data"] == 65
     assert read(fitted / "fit.json")["options"]["target"] == "tree"  # how to read data is still known
 
 
 def test_another_fit_forgets_the_update_of_the_one_before(fitted: Path, succeed: Call) -> None:
-    succeed("fit", "run", "--update", "--data", "trees.csv", "--quiet")
+    succeed("fit", "run", "--update", "--data", "more.csv", "--quiet")
     succeed("fit", "run", *NETWORK, *TREES, "--force", "--quiet")
     assert not list(fitted.glob("update.*"))  # a report would show its numbers
 
 
 def test_an_update_needs_the_curvature(home: Path, succeed: Call, fail: Fail) -> None:
-    succeed("fit", "run", *NETWORK, *TREES)
-    assert "--keep-curvature" in fail("fit", "run", "--update", "--data", "trees.csv")
+    succeed("fit", "run", *NETWORK, *TREES, "--no-curvature")
+    assert "fit again with --keep-curvature" in fail("fit", "run", "--update", "--data", "trees.csv")
 
 
 def test_a_posterior_is_not_replaced_unless_asked(fitted: Path, succeed: Call, fail: Fail) -> None:
@@ -313,6 +314,7 @@ def test_weights_that_the_factory_gives_are_said_to_be_so(home: Path, succeed: C
         ("text.safetensors", "is truncated or no safetensors file"),
         ("number.pt", "holds no state_dict"),
         ("whole.pt", "holds something else than tensors"),
+        ("codes.pt", "'0.weight' holds int8 numbers, and the network's are float32"),
     ],
 )
 def test_bad_weights(home: Path, fail: Fail, weights: str, said: str) -> None:
@@ -320,6 +322,7 @@ def test_bad_weights(home: Path, fail: Fail, weights: str, said: str) -> None:
     Path("text.safetensors").write_text("hello")
     torch.save(3, "number.pt")
     torch.save(_network(), "whole.pt")  # a pickled network could run code
+    torch.save({name: (100 * one).to(torch.int8) for name, one in _network().state_dict().items()}, "codes.pt")
     assert said in fail("fit", "run", "-m", "model.py:classifier", "-w", weights, *TREES)
 
 
@@ -355,3 +358,32 @@ def test_json_on_the_standard_output_is_json_alone(home: Path, succeed: Call) ->
     result = succeed("fit", "run", *NETWORK, *TREES, "--json", "-")
     assert json.loads(result.stdout) == read("run/fit.json")
     assert "Posterior (inf" in result.stderr
+
+
+def test_the_networks_own_scores_and_the_order_of_classes_are_told(home: Path, succeed: Call) -> None:
+    shown = succeed("fit", "run", *NETWORK, *TREES, "--quiet").stdout
+    x, labels = _table()
+    with torch.no_grad():
+        accuracy = float((_network()(x).argmax(1) == labels).double().mean())
+    assert read("run/fit.json")["result"]["training_scores"]["accuracy"] == pytest.approx(accuracy)
+    assert f"the network alone on these data: accuracy {accuracy:.1%}, nll" in shown
+    assert "classes by output: 0 ash, 1 birch, 2 cedar." in shown
+
+
+def test_classes_in_another_order_and_missing_weights_are_noted(home: Path, succeed: Call) -> None:
+    model = _network()
+    with torch.no_grad():  # the largest of three inputs tells the class
+        for layer, shape in ((model[0], (5, 3)), (model[2], (3, 5))):
+            assert isinstance(layer, nn.Linear)
+            layer.weight.copy_(4 * torch.eye(5)[: shape[0], : shape[1]])
+            layer.bias.zero_()
+    torch.save(model.state_dict(), "classifier.pt")
+    x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    np.savez("largest.npz", x=x.numpy(), y=np.array(NAMES)[x.argmax(1).numpy()])
+    largest = (*NETWORK, "--data", "largest.npz", "--quiet")
+    assert succeed("fit", "good", *largest).stderr == ""
+    told = succeed("fit", "a", *largest, "--classes", "cedar,birch,ash").stderr
+    assert "if the classes stood in the order ash,birch,cedar: the network was trained with that order" in told
+    assert "See --classes." in told
+    told = succeed("fit", "b", *NETWORK[:2], *TREES, "--quiet").stderr
+    assert "no --weights given: the weights are those that the factory gives" in told

@@ -12,7 +12,11 @@ from typer.testing import Result
 import infoform
 from infoform import metrics
 from infoform.cli.model_source import build_model, load_weights
+from infoform.cli.verbs.predict import _said_of
+from infoform.novelty.calibrate import HELD_OUT
+from infoform.novelty.known_inputs import LEFT_OUT
 from infoform.records import EvaluateResult, PredictResult, read_record
+from infoform.records.novelty import NovelExamples
 
 Call = Callable[..., Result]
 
@@ -113,3 +117,10 @@ def test_a_posterior_without_novelty_leaves_it_out(without: Path, far: Path, suc
     assert record.result.novelty is None
     assert record.result.unknown is not None
     assert record.result.unknown.novelty is None
+
+
+def test_a_scale_of_training_examples_is_told_with_its_remedy() -> None:
+    found = NovelExamples(0.05, 3, 0.3, [("fc", 2)])
+    told = [_said_of(found, 10, source) for source in (LEFT_OUT, HELD_OUT)]
+    assert [("training examples" in said, "`infoform tune`" in said) for said in told] == [(True, True), (False, False)]
+    assert all(said.startswith("3 of 10 are novel (30.0%; of known ones about 5%)") for said in told)

@@ -117,8 +117,8 @@ def test_bad_plans(fitted: Path, fail: Fail, arguments: list[str], said: str) ->
 
 
 def test_a_plan_after_a_fit_needs_the_curvature(home: Path, succeed: Call, fail: Fail) -> None:
-    succeed("fit", "run", *NETWORK, *TREES)
-    assert "--keep-curvature" in fail("plan", "run", "--memory", "1kB")
+    succeed("fit", "run", *NETWORK, *TREES, "--no-curvature")
+    assert "fit again with --keep-curvature" in fail("plan", "run", "--memory", "1kB")
 
 
 def test_the_demo_runs_and_leaves_its_result(home: Path, succeed: Call, monkeypatch: pytest.MonkeyPatch) -> None:

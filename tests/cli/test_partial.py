@@ -57,7 +57,6 @@ VERBS = {
     "alone": (["acquire", "run", "--data", "loaders.py:data", "-n", "9", "--each-alone"], "acquire.csv"),
 }
 NORMED = "nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)"
-OPTIONS = {"env": {**os.environ, "OMP_NUM_THREADS": "1"}, "stdin": subprocess.DEVNULL, "text": True}
 
 
 @pytest.fixture
@@ -72,7 +71,9 @@ def _start(arguments: list[str]) -> "subprocess.Popen[str]":
     """Start the command, listening to Ctrl-C as in a terminal, wherever the tests run."""
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     command = [sys.executable, "-c", f"{listening}; from infoform.cli import main; main()", *arguments, "--quiet"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **OPTIONS)  # type: ignore[call-overload,no-any-return]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
 def _stopped(arguments: list[str], number: int) -> tuple[int, str]:

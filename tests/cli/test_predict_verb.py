@@ -31,7 +31,7 @@ def test_a_table_of_classes(fitted: Path, succeed: Call) -> None:
     found = torch.tensor(table[[f"prob_{name}" for name in NAMES]].to_numpy(), dtype=torch.float32)
     torch.testing.assert_close(found, expected.probs)  # the columns of unlabelled.csv are in another order
     assert list(table["class"]) == [NAMES[label] for label in expected.labels]
-    torch.testing.assert_close(torch.tensor(table["entropy"].to_numpy(), dtype=torch.float32), expected.entropy)
+    torch.testing.assert_close(torch.tensor(table["entropy_nats"].to_numpy(), dtype=torch.float32), expected.entropy)
     assert f"row {int(expected.mutual_information.argmax())}" in shown.splitlines()[4]
     assert max(map(len, shown.splitlines()[:-1])) <= 80
 
@@ -41,7 +41,13 @@ def test_regression_has_intervals_and_parquet(home: Path, succeed: Call) -> None
     succeed("predict", "run", "--data", "trees.parquet", "--out", "heights.parquet", "--kind", "mc", "--samples", 5)
     table = pandas.read_parquet("heights.parquet")
     assert len(table) == 40
-    assert ((table["low_0"] < table["mean_0"]) & (table["mean_0"] < table["high_0"])).all()
+    mean, low, high = (table[f"{name}_height"] for name in ("mean", "low", "high"))  # by the name of the target
+    assert ((low < mean) & (mean < high)).all()
+    assert table["id"].tolist()[:2] == ["n0", "n1"]  # which the network does not take
+    succeed("predict", "run", "--data", "trees.parquet", "--out", "half.csv", "--level", 0.5)
+    half = pandas.read_csv("half.csv")
+    ratio = (half["high_height"] - half["mean_height"]) / half["std_height"]
+    assert ratio.to_numpy() == pytest.approx(0.6744898, rel=1e-4)  # of a Gaussian
     assert read("run/predict.json")["result"]["examples"] == 40
 
 
@@ -69,3 +75,22 @@ def test_bad_options(fitted: Path, fail: Fail, options: list[str], said: str) ->
 def test_missing_columns(fitted: Path, fail: Fail) -> None:
     Path("short.csv").write_text("a,b\n1,2\n")
     assert "has no column 'c', which the posterior was fitted with" in fail("predict", "run", "--data", "short.csv")
+
+
+def test_inputs_are_set_aside_at_a_threshold_of_known_data(fitted: Path, succeed: Call, fail: Fail) -> None:
+    import torch
+
+    from infoform.cli.rejection import rejected
+
+    shown = succeed("predict", "run", "--data", "unlabelled.csv", "--reject", 0.1, "--known", "trees.csv").stdout
+    table = pandas.read_csv(fitted / "predict.csv")
+    assert f"Set aside {int(table['reject'].sum())} of 40" in shown
+    model = build_model("model.py:classifier", {}).eval()
+    load_weights(model, Path("classifier.pt"))
+    predicted = infoform.load(fitted / "posterior.safetensors", model).predict(_inputs())
+    marked, _ = rejected(predicted, predicted, 0.1)
+    doubt, strange = (torch.quantile(one.double(), 0.95) for one in (predicted.entropy, predicted.novelty))
+    expected = (predicted.entropy.double() > doubt) | (predicted.novelty.double() > strange)
+    assert marked == expected.tolist()
+    assert sum(rejected(predicted, None, 0.05)[0]) == int(predicted.novel(0.05).sum())
+    assert "a share lies between 0 and 1" in fail("predict", "run", "--data", "unlabelled.csv", "--reject", 5, code=2)

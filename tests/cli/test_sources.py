@@ -1,5 +1,6 @@
 """Every kind of data gives the batches that the same data in memory give, and bad data are refused in one sentence."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def test_several_targets(home: Path) -> None:
         (
             "a,b,y\n1,big,0\n",
             {"target": "y"},
-            "column 'b' of 'x.csv' must hold numbers, got 'big'; drop it with --ignore",
+            "column 'b' of 'x.csv' must hold numbers, got 'big' in row 0; drop it with --ignore",
         ),
         ("a,b,y\n1,2,\n", {"target": "y"}, "no value in column 'y', row 0"),
         ("a,b,y\n1,2,0.5\n", {"target": "y"}, "classes are whole numbers or names; use --likelihood regression"),
@@ -85,6 +86,11 @@ def test_several_targets(home: Path) -> None:
         ("a,y\n", {"target": "y"}, "has no rows"),
         ("", {"target": "y"}, "cannot be read as a table"),
         ("a,b,y\n1,2,0\n", {"target": "y,b"}, "a classifier has one target column"),
+        ("a,b,y\n1,2,0,9\n3,4,1,9\n", {"target": "y"}, "more values than the header has names.*name every column"),
+        ("a,b,y\n0,2,0,9\n1,4,1,9\n", {"target": "y"}, "more values than the header has names"),
+        ("a,b,y\n1,2,0,9,9\n3,4,1,9,9\n", {"target": "y"}, "more values than the header has names"),
+        ("a,b,y\n1,2,0,9\n3,4,1\n", {"target": "y"}, "more values than the header has names"),
+        ("a,b,y\n1,2,0\n3,4,1,9\n", {"target": "y"}, "cannot be read as a table"),
     ],
 )
 def test_bad_tables(
@@ -94,6 +100,13 @@ def test_bad_tables(
     Path("x.csv").write_text(content)
     with pytest.raises(Mistake, match=said):
         _open("x.csv", **options)
+
+
+def test_a_separator_at_the_end_of_every_line_is_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("a,b,y\n1,2,0,\n3,4,1,\n")
+    x, y = _all(_open("x.csv", target="y"))
+    assert (x.tolist(), y.tolist()) == ([[1, 2], [3, 4]], [0, 1])
 
 
 def test_nan_in_a_table_ends_the_command(home: Path, fail: Fail) -> None:
@@ -129,6 +142,20 @@ def test_arrays(home: Path) -> None:
     assert (y.tolist(), data.facts.classes) == ([1, 0, 1], ["a", "b"])
 
 
+def test_an_array_that_nobody_asked_for_stays_in_its_file(home: Path) -> None:
+    content: dict[str, Any] = {"x": np.ones((4, 3), dtype="float32"), "y": np.zeros(4, dtype="int64")}
+    np.savez_compressed("bomb.npz", **content, other=np.zeros(2**27, dtype="uint8"))  # 128 MB in 130 kB
+    assert Path("bomb.npz").stat().st_size < 2**20
+    tracemalloc.start()
+    try:
+        x, y = _all(_open("bomb.npz"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (x.shape, y.shape) == ((4, 3), (4,))
+    assert peak < 2**24
+
+
 def test_arrays_without_targets(home: Path) -> None:
     np.savez("pool.npz", x=np.zeros((5, 3)))
     (batch,) = _open("pool.npz", labelled=False, target="y").loader
@@ -155,7 +182,9 @@ def test_bad_arrays(home: Path, arrays: dict[str, Any], options: dict[str, Any],
 
 def test_whole_numbers_as_inputs_have_a_remedy(home: Path, fail: Fail, succeed: Call) -> None:
     np.savez("bytes.npz", x=np.ones((4, 3), dtype=np.uint8), y=np.arange(4) % 3)
-    assert "give --divide-by 1" in fail("fit", "run", *NETWORK, "--data", "bytes.npz")
+    assert "give --divide-by 1 to make" in fail("fit", "run", *NETWORK, "--data", "bytes.npz")
+    np.savez("bytes.npz", x=np.full((4, 3), 200, dtype=np.uint8), y=np.arange(4) % 3)
+    assert "give --divide-by 255" in fail("fit", "run", *NETWORK, "--data", "bytes.npz")
     succeed("fit", "run", *NETWORK, "--data", "bytes.npz", "--divide-by", 255)
 
 
@@ -227,6 +256,15 @@ def test_bad_images(home: Path) -> None:
         _open("nothing", labelled=False)
 
 
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_unpacked(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 16)  # 64 pixels are more than twice as many, as 400 million are
+    _pictures("huge")
+    with pytest.raises(Mistake, match=r"'huge/cat/0.png' has too many pixels: .*64 pixels.*; make it smaller"):
+        _all(_open("huge"))
+
+
 def test_a_run_on_images_from_fit_to_labels(home: Path, succeed: Call, fail: Fail) -> None:
     _pictures("photos")
     options = ("--image-size", 8, "--gray", "--quiet")
@@ -292,6 +330,89 @@ def test_bad_functions(home: Path, name: str, said: str) -> None:
     Path("loaders.py").write_text(LOADERS)
     with pytest.raises(Mistake, match=said):
         _open(f"loaders.py:{name}")
+
+
+def test_arrays_are_standardised_and_get_channels_first(home: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
+    np.savez("last.npz", x=pixels, y=np.arange(5) % 3)
+    mean, std = np.array([0.5, 0.4, 0.3]), np.array([2.0, 3.0, 4.0])
+    told: dict[str, Any] = {"divide_by": 255.0, "image_mean": "0.5,0.4,0.3", "image_std": "2,3,4"}
+    x, _ = _all(_open("last.npz", channels="last", **told))
+    expected = (pixels / 255 - mean) / std
+    np.testing.assert_allclose(x.permute(0, 2, 3, 1).numpy(), expected, atol=1e-6)
+    np.savez("none.npz", x=pixels[..., 0], y=np.arange(5) % 3)
+    x, _ = _all(_open("none.npz", channels="none", image_mean="100"))
+    np.testing.assert_allclose(x[:, 0].numpy(), pixels[..., 0] - 100.0)
+    assert x.shape == (5, 1, 4, 6)
+
+
+def test_columns_of_a_table_are_standardised(home: Path) -> None:
+    x, _ = _all(_open("trees.csv", target="tree", ignore="id,class,height", image_mean="1,2,3", image_std="2,4,8"))
+    table = pandas.read_csv("trees.csv")[["a", "b", "c"]].to_numpy()
+    np.testing.assert_allclose(x.numpy(), (table - [1, 2, 3]) / [2, 4, 8], atol=1e-12)
+    with pytest.raises(Mistake, match="--image-mean must be one number, or one for each of 3"):
+        _open("trees.csv", target="tree", ignore="id,class,height", image_mean="1,2")
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        ("trees.npz", ("--gray",), "--gray or --colour is for a folder of images, got 'trees.npz', which is an .npz"),
+        ("trees.npz", ("--image-size", 8), "--image-size is for a folder of images"),
+        ("trees.npz", ("--ignore", "id"), "--ignore is for a .csv, .tsv or .parquet table"),
+        ("photos", ("--divide-by", 255), "--divide-by is for a .csv, .tsv or .parquet table or an .npz, got 'photos'"),
+        ("photos", ("--target", "y"), "--target is for"),
+        ("loaders.py:loader", ("--image-std", 2), "--image-std is for a folder of images or a .csv"),
+        ("trees.csv", ("--target", "tree", "--channels", "last"), "--channels is for an .npz"),
+    ],
+)
+def test_an_option_that_the_data_do_not_heed_is_refused(
+    home: Path, fail: Fail, data: str, options: tuple[Any, ...], said: str
+) -> None:
+    _pictures("photos")
+    Path("loaders.py").write_text(LOADERS)
+    assert said in fail("fit", "run", *NETWORK, "--data", data, *options)
+    assert not Path("run").exists()
+
+
+def test_options_that_the_run_remembers_may_be_of_other_data(home: Path, succeed: Call, fail: Fail) -> None:
+    succeed("fit", "run", *NETWORK, *TREES, "--quiet")  # with --ignore
+    succeed("evaluate", "run", "--data", "trees.npz", "--target", "y", "--quiet")
+    assert "--gray or --colour is for" in fail("evaluate", "run", "--data", "trees.npz", "--target", "y", "--gray")
+
+
+def test_the_option_that_helps_is_named(home: Path, fail: Fail) -> None:
+    _pictures("photos", size=8)
+    images = ("--model", "model.py:pictures")
+    assert "the network takes one channel: give --gray." in fail("fit", "run", *images, "--data", "photos")
+    np.savez("none.npz", x=np.zeros((4, 8, 8)), y=np.arange(4) % 2)
+    assert "give --channels none." in fail("fit", "run", *images, "--data", "none.npz")
+    np.savez("last.npz", x=np.full((4, 8, 8, 1), 200, dtype=np.uint8), y=np.arange(4) % 2)
+    said = fail("fit", "run", *images, "--data", "last.npz")
+    assert "give --divide-by 255" in said
+    assert said.endswith("and the network wants the channels first: give --channels last.")
+
+
+def test_a_column_of_ids_is_named(home: Path, fail: Fail) -> None:
+    frame = pandas.read_csv("trees.csv").assign(number=range(100, 140))
+    frame[["number", "a", "b", "c", "tree"]].to_csv("numbered.csv", index=False)
+    said = fail("fit", "run", *NETWORK, "--data", "numbered.csv", "--target", "tree")
+    assert "the network takes 3 columns and the table gives 4 (number, a, b, c)" in said
+    assert said.endswith("with --ignore number.")
+
+
+def test_a_text_among_numbers_is_told_with_its_row(home: Path, fail: Fail) -> None:
+    frame = pandas.read_csv("trees.csv", dtype={"b": object})
+    frame.loc[3, "b"] = "high"
+    frame.to_csv("trees.csv", index=False)
+    said = fail("fit", "run", *NETWORK, *TREES)
+    assert "column 'b' of 'trees.csv' must hold numbers, got 'high' in row 3;" in said
+
+
+def test_ignored_columns_and_names_of_targets_are_kept(home: Path) -> None:
+    data = _open("trees.csv", "regression", target="height", ignore="id,tree,class")
+    assert list(data.ignored["id"])[:2] == ["n0", "n1"]
+    assert data.facts.targets == ["height"]
 
 
 def test_data_that_the_network_does_not_take(home: Path, fail: Fail) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas
 import pytest
 import torch
 from torch import Tensor
@@ -11,8 +12,9 @@ from trees import NAMES, read
 from typer.testing import Result
 
 from infoform.cli.extremes import choose
-from infoform.cli.unknown_sets import ROC_POINTS, strangest, unknown_sets
+from infoform.cli.unknown_sets import ROC_POINTS, named_sets, strangest, unknown_sets
 from infoform.prediction import Novelty, Prediction
+from infoform.records import EvaluateResult, read_record
 
 Call = Callable[..., Result]
 
@@ -78,8 +80,12 @@ def test_bins_of_a_number_s_entropy_span_what_there_is() -> None:
 def test_the_strangest_come_first() -> None:
     by_layer = torch.tensor([[0.1, 0.2], [0.9, 0.9], [1.0, 0.5], [1.0, 0.9]])
     predicted = _predicted(torch.tensor([0.3, 0.9, 1.0, 1.0]), by_layer)
-    assert strangest(predicted, 3) == [3, 2, 1]  # of two that are equally novel, the one strange to both layers
-    assert choose(predicted, None)["strangest"] == [3, 2, 1, 0]
+    assert predicted.input_novelty is not None
+    seen = predicted.input_novelty
+    order = sorted(range(4), key=lambda n: (seen.strangeness[n], seen.layer_strangeness[n].mean()), reverse=True)
+    assert order[-2:] == [1, 0]
+    assert strangest(predicted, 3) == order[:3]  # of two that are equally novel, the one stranger to the layers
+    assert choose(predicted, None)["strangest"] == order
 
 
 def test_a_prediction_without_novelty_has_no_such_record() -> None:
@@ -106,3 +112,31 @@ def test_evaluate_writes_it(fitted: Path, succeed: Call) -> None:
         assert [one["novelty"] for one in shown] == sorted((one["novelty"] for one in shown), reverse=True)
         assert all(one["strangest_layer"] and set(one["inputs"]) == set("abc") for one in shown)
     assert {one["target"] for one in result["strangest"]} <= set(NAMES)
+
+
+def test_several_unknown_sets_are_told_by_name(fitted: Path, succeed: Call, fail: Callable[..., str]) -> None:
+    frame = pandas.read_csv("unlabelled.csv")
+    (30 * frame).to_csv("far.csv", index=False)
+    given = ("--unknown", "far=far.csv", "--unknown", "unlabelled.csv")
+    shown = succeed("evaluate", "run", "--data", "trees.csv", *given).stdout
+    both = read_record(fitted / "evaluate.json", EvaluateResult, "infoform evaluate").result
+    assert [one.name for one in both.every_unknown] == ["far", "unlabelled.csv"]
+    assert [one.name for one in both.unknown_sets or []] == ["far", "unlabelled.csv"]
+    assert "unknown examples of far" in shown
+    for one in both.every_unknown:  # each as if it were the only one
+        alone = ("--unknown", f"it={'far.csv' if one.name == 'far' else one.name}")
+        succeed("evaluate", "run", "--data", "trees.csv", *alone)
+        single = read_record(fitted / "evaluate.json", EvaluateResult, "infoform evaluate").result
+        assert single.unknown == replace(one, name="it")
+        assert single.more_unknown is None
+    assert "names 'far' twice" in fail("evaluate", "run", "--data", "trees.csv", *given[:2], "--unknown", "far=b.csv")
+    assert "must be DATA or NAME=DATA" in fail("evaluate", "run", "--data", "trees.csv", "--unknown", "far=")
+
+
+def test_a_path_may_hold_an_equals_sign(home: Path) -> None:
+    Path("a=b.csv").write_text("")
+    assert named_sets(["a=b.csv", "runs/a=b/c.csv", "name=loaders.py:data"]) == {
+        "a=b.csv": "a=b.csv",
+        "runs/a=b/c.csv": "runs/a=b/c.csv",
+        "name": "loaders.py:data",
+    }

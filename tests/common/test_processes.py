@@ -236,6 +236,28 @@ def test_processes_killed_at_random_moments_end_the_same(tmp_path: Path) -> None
     assert list((tmp_path / "checkpoint").iterdir()) == []
 
 
+def test_a_file_that_cannot_be_saved_is_said_by_all_processes(two: Run) -> None:
+    _, folder = two
+    assert (folder / "no folder.0").read_text().startswith("FileNotFoundError: the folder")
+    assert (folder / "no folder.1").read_text().startswith("PeerError: process 0 of 2 stopped with 'FileNotFoundError")
+
+
+def test_the_documented_script_ends_well_in_every_process(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "long-fits.md").read_text()
+    script = page.split("## Several processes")[1].split("```python\n")[1].split("```")[0]
+    assert "dist.destroy_process_group()" in script
+    data = "TensorDataset(torch.randn(200, 4, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 3)"
+    before = ("import torch", "from torch.utils.data import DataLoader, TensorDataset", "import infoform")
+    made = ("torch.manual_seed(0)", "model = torch.nn.Linear(4, 3)", f"data = {data}")
+    (tmp_path / "script.py").write_text("\n".join([*before, *made, script]))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "script.py"]
+    for _ in range(2):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "destroy_process_group" not in done.stderr  # torch's warning to those who leave it out
+    infoform.load(tmp_path / "posterior.safetensors", torch.nn.Linear(4, 3), strict=False)
+
+
 def test_one_process_that_raises_stops_all(ran: Run) -> None:
     count = ran[0]
     *others, last = read_texts(ran, "raised")

@@ -1,6 +1,7 @@
 """Randomness that leaves no trace and does not depend on how the data is cut into batches."""
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -99,3 +100,25 @@ def test_many_normal_numbers_are_the_same_for_any_number_of_threads() -> None:
     assert all(torch.equal(one, found[0]) for one in found)
     assert abs(float(found[0].mean())) < 0.01
     assert float(found[0].std()) == pytest.approx(1, abs=0.01)
+
+
+class _Counted(torch.utils.data.Sampler[int]):
+    """Shuffles by a seed and the number of its passes, as samplers of Accelerate do."""
+
+    def __init__(self) -> None:
+        self.epoch = 3
+
+    def __iter__(self) -> Iterator[int]:
+        yield from torch.randperm(20, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+        self.epoch += 1
+
+
+def test_every_pass_has_the_order_of_the_first_where_a_sampler_counts_its_passes() -> None:
+    sampler = _Counted()
+    loader: DataLoader[int] = DataLoader(range(20), sampler=sampler, batch_size=4)  # type: ignore[arg-type]
+    passes = []
+    for _ in range(3):
+        with isolated(0, loader=loader):
+            passes.append(torch.cat(list(loader)).tolist())
+    assert passes[0] == passes[1] == passes[2]
+    assert sampler.epoch == 3

@@ -179,7 +179,9 @@ def test_inputs_that_require_a_gradient_change_nothing() -> None:
 def test_frozen_parameters_have_the_same_curvature() -> None:
     case = MODELS["conv2d"]
     expected = fit_curvature(case.model(), [case.inputs()])
-    check_equal(fit_curvature(case.model().requires_grad_(False), [case.inputs()]), expected)
+    with pytest.warns(UserWarning, match="all parameters have requires_grad=False"):
+        frozen = fit_curvature(case.model().requires_grad_(False), [case.inputs()])
+    check_equal(frozen, expected)
 
 
 def test_a_fit_inside_no_grad_is_the_same() -> None:
@@ -248,12 +250,6 @@ def test_empty_batches_are_passed_over() -> None:
             "mc",
             "'1' is a BatchNorm1d without running statistics",
         ),
-        (
-            nn.Sequential(nn.Flatten(0, 1), nn.Linear(4, 3), nn.Unflatten(0, (2, 5)), TokenPool()),
-            [torch.ones(2, 5, 4)],
-            "mc",
-            "the first axis of a layer's inputs must be the batch",
-        ),
     ],
 )
 def test_what_a_fit_cannot_use_is_refused_in_one_sentence(
@@ -263,7 +259,7 @@ def test_what_a_fit_cannot_use_is_refused_in_one_sentence(
         fit_curvature(model, batches, fisher=fisher)
 
 
-def test_inputs_overwritten_later_are_refused() -> None:
+def test_a_layer_whose_inputs_are_overwritten_later_is_held_fixed() -> None:
     class Overwriting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -276,8 +272,18 @@ def test_inputs_overwritten_later_are_refused() -> None:
             assert isinstance(out, Tensor)
             return out
 
-    with pytest.raises(ValueError, match="the inputs of layer 'second' are overwritten in place"):
-        fit_curvature(Overwriting(), [torch.ones(2, 4)])
+    why = "its inputs are overwritten in place later in the forward pass"
+    with pytest.warns(UserWarning, match=f"layer 'second' is held fixed: {why}"):
+        assert set(fit_curvature(Overwriting(), [torch.ones(2, 4)])) == {"first"}
+    with pytest.raises(ValueError, match=f"layer 'second', which layers= names, cannot have a posterior: {why}"):
+        fit_curvature(Overwriting(), [torch.ones(2, 4)], layers=["second"])
+
+
+def test_examples_that_share_the_first_axis_with_tokens_are_told_apart() -> None:
+    flat = nn.Sequential(nn.Flatten(0, 1), nn.Linear(4, 3), nn.Unflatten(0, (2, 5)), TokenPool()).double()
+    plain = nn.Sequential(nn.Identity(), flat[1], TokenPool())
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)).double()
+    check_equal(fit_curvature(flat, [x]), fit_curvature(plain, [x]))
 
 
 def test_a_loader_that_changes_between_the_passes_is_refused() -> None:

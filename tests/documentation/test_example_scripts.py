@@ -1,6 +1,7 @@
 """The scripts of examples/ are short, run as they stand, and are listed in the README."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,5 +25,6 @@ def test_a_script_runs(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])  # not pytest's own arguments
     runpy.run_path(str(script), run_name="__main__")
     assert "%" in capsys.readouterr().out

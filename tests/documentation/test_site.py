@@ -24,6 +24,8 @@ MODULES = (
     "integrations.sklearn",
     "integrations.lightning",
     "integrations.huggingface",
+    "integrations.hub",
+    "integrations.mlflow",
     "integrations.tables",
     "integrations.tensorboard",
 )

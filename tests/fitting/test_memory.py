@@ -77,7 +77,8 @@ print(resident("VmHWM") - before)
 
 FIT = """
 batches = [(images[:128], labels[:128])] * 2  # as many as wait for each other
-how = {"structure": sys.argv[1], "fit_options": infoform.FitOptions(chunk=sys.argv[2])}  # at rank 100
+# at rank 100; what novelty sums is counted in tests/novelty/test_novelty_memory.py
+how = {"structure": sys.argv[1], "fit_options": infoform.FitOptions(chunk=sys.argv[2], novelty=False)}
 infoform.Laplace(model, "classification", **how).fit(batches[:1], progress=False)  # libraries, and buffers of threads
 before = start()
 laplace = infoform.Laplace(model, "classification", **how).fit(batches, progress=False)

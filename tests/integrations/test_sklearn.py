@@ -94,7 +94,7 @@ def test_deviations_are_in_the_targets_units() -> None:
     noise = model.laplace_.noise
     assert noise is not None
     prediction = model.predictive(x)
-    expected = y.std() * np.sqrt(noise**2 + prediction.epistemic[:, 0].numpy())
+    expected = np.sqrt((noise * y.std()) ** 2 + prediction.epistemic[:, 0].numpy())
     np.testing.assert_allclose(std, expected, rtol=1e-9)
     _, beyond = model.predict(10 * x[np.abs(x[:, 0]) > 0.5], return_std=True)
     assert beyond.mean() > std.mean()
@@ -127,7 +127,7 @@ def test_pipelines_and_searches() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tune": "guess"}, "tune must be one of validation, evidence or a positive number, got 'guess'"),
+        ({"tune": "guess"}, "tune must be one of auto, validation, evidence or a positive number, got 'guess'"),
         ({"tune": -1.0}, "tune must be one of"),
         ({"validation_fraction": 1.5}, "validation_fraction must be between 0 and 1"),
         ({"structure": "kfca"}, "structure must be one of"),

@@ -36,7 +36,7 @@ def test_classes_have_their_names(inputs: Tensor) -> None:
 def test_regression_has_deviations_and_intervals(inputs: Tensor) -> None:
     prediction = _prediction("regression", inputs, 2)
     table = to_columns(prediction, coverage=0.5)
-    low, high = prediction.interval(0.5)
+    low, high = prediction.gaussian_interval(0.5)
     assert table["low_1"] == low[:, 1].tolist()
     assert table["high_0"] == high[:, 0].tolist()
     assert table["std_1"] == prediction.std[:, 1].tolist()

@@ -38,7 +38,7 @@ def test_a_classifiers_scores_entropies_and_reliability(tmp_path: Path) -> None:
     for name, score in scores.items():
         (event,) = events.Scalars(f"test/{name}")
         assert (event.step, event.value) == (3, pytest.approx(score, rel=1e-6))
-    (event,) = events.Histograms("test/entropy")
+    (event,) = events.Histograms("test/entropies_nats")
     assert event.histogram_value.sum == pytest.approx(float(prediction.entropy.sum()), rel=1e-5)
     (event,) = events.Images("test/reliability")
     image = Image.open(io.BytesIO(event.encoded_image_string)).convert("L")

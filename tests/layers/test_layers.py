@@ -21,12 +21,30 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even k
 CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
+
+class OwnLinear(nn.Module):
+    """A linear layer of another type than torch's, as timm and GPT-2 have them."""
+
+    def __init__(self, inputs: int, outputs: int, *, transposed: bool = False, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn((inputs, outputs) if transposed else (outputs, inputs)))
+        self.bias = nn.Parameter(torch.randn(outputs)) if bias else None
+        self.transposed = transposed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight.T if self.transposed else self.weight, self.bias)
+
+
 CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "linear": (nn.Linear(4, 3), (4,)),
     "linear without bias": (nn.Linear(4, 3, bias=False), (4,)),
     "linear on tokens": (nn.Linear(4, 3), (5, 4)),
     "linear on tokens without bias": (nn.Linear(4, 3, bias=False), (5, 4)),
     "linear on a grid of positions": (nn.Linear(4, 3), (2, 3, 4)),
+    "a linear function": (OwnLinear(4, 3), (4,)),
+    "a linear function on tokens without bias": (OwnLinear(4, 3, bias=False), (5, 4)),
+    "a transposed linear function": (OwnLinear(4, 3, transposed=True), (4,)),
+    "a transposed linear function on tokens without bias": (OwnLinear(4, 3, transposed=True, bias=False), (5, 4)),
     "conv1d": (nn.Conv1d(2, 3, 3), (2, 7)),
     "conv2d": (nn.Conv2d(2, 3, 3), (2, 5, 4)),
     "conv3d": (nn.Conv3d(2, 3, 2), (2, 3, 4, 3)),

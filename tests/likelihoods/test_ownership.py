@@ -97,7 +97,7 @@ def test_sampled_networks_that_are_much_worse_are_told_of() -> None:
     bad, targets = Classification().from_samples(wrong[None], f, noise=None), f.argmax(1)
     assert Classification().sampling_trouble(bad, targets) == "their accuracy is 0.0%, the trained network's 100.0%"
     told = Classification().sampling_trouble(bad, None)
-    assert told == "they agree with the trained network on 0% of the inputs"
+    assert told == "they agree with the trained network on 0% of 40 inputs"
     assert Classification().sampling_trouble(plain(Classification(), f), targets) is None
     lost = Regression().from_samples(wrong[None] * torch.nan, f, noise=0.5)
     assert Regression().sampling_trouble(lost, None) == "the sampled networks' outputs are not finite"
@@ -129,3 +129,11 @@ def _asks(node: ast.expr) -> bool:
     if isinstance(node, ast.Compare):
         return any(isinstance(one, ast.Constant) and one.value in LIKELIHOODS for one in (node.left, *node.comparators))
     return False
+
+
+def test_a_share_of_agreement_needs_enough_inputs() -> None:
+    f, wrong = torch.eye(4).double() * 9, torch.eye(4).roll(1, 0).double() * 9
+    one = Classification().from_samples(wrong[None, :1], f[:1], noise=None)
+    assert Classification().sampling_trouble(one, None) is None  # of one input, 0 % say nothing
+    many = Classification().from_samples(wrong[None].repeat(1, 5, 1), f.repeat(5, 1), noise=None)
+    assert Classification().sampling_trouble(many, None) == "they agree with the trained network on 0% of 20 inputs"

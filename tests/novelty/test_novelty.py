@@ -70,6 +70,17 @@ def test_examples_left_out_of_a_fit_stand_for_fresh_data_where_the_network_was_n
     assert kstest(values.numpy(), "uniform").statistic < 0.07
 
 
+def test_very_strange_inputs_have_an_order_and_the_layer_that_is_most_surprised_is_named() -> None:
+    laplace = fit(make_model(), make_data(600))
+    x = make_data(1, seed=9)[0] * torch.tensor([100.0, 3000.0, 1000.0], dtype=torch.float64).reshape(3, 1, 1, 1)
+    novelty = laplace.novelty(x)
+    assert novelty.by_layer[:, 0].tolist() == [1.0] * 3
+    assert novelty.layer_strangeness[:, 0].argsort().tolist() == [0, 2, 1]
+    expected = [novelty.layer_names[place] for place in novelty.layer_strangeness.argmax(1).tolist()]
+    assert novelty.strangest_layers == expected
+    assert_close(novelty.novelty, -torch.expm1(-novelty.strangeness))
+
+
 @pytest.mark.parametrize("size", [1, 7, 300])
 def test_the_batch_size_changes_nothing(size: int) -> None:
     data = make_data(300)

@@ -51,6 +51,25 @@ def test_rows_are_pooled_over_positions(case: str) -> None:
         assert_close(row, torch.stack(seen[name]).mean(0), rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("at_once", [1, 200, 2**18])
+def test_rows_do_not_depend_on_the_layout_in_memory(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infoform.layers.base.POOLED_AT_ONCE", at_once)
+    for module, shape in (
+        (nn.Conv2d(3, 2, 1), (5, 3, 4, 6)),
+        (nn.Conv1d(3, 2, 1), (5, 3, 7)),
+        (nn.Conv2d(1, 2, 1), (5, 1, 4, 4)),
+    ):
+        x = torch.randn(shape, dtype=torch.float64)
+        rule = find_layers(nn.Sequential(module))[0]["0"].rule
+        expected = torch.cat([x.flatten(2).mean(2), x.flatten(2).square().mean(2).sqrt()], 1)
+        last = x.movedim(1, -1).contiguous().movedim(-1, 1)
+        for inputs in (x, last, x[:0], x.repeat(2, 1, *(1,) * (len(shape) - 2))[::2]):
+            rows = rule.pooled(module, inputs)
+            assert_close(rows, expected if inputs is x or inputs is last else rule.pooled(module, inputs.clone()))
+    tokens = torch.randn(5, 4, 3, dtype=torch.float64)
+    assert_close(pool_positions(tokens), torch.cat([tokens.mean(1), tokens.square().mean(1).sqrt()], 1))
+
+
 def test_tokens_that_are_padding_do_not_count() -> None:
     x = torch.randn(2, 5, 3, dtype=torch.float64)
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])

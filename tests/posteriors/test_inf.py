@@ -1,6 +1,7 @@
 """The sparse information form: exact diagonal at every rank, what the paper's correction loses, bytes, the erratum."""
 
 import itertools
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,13 @@ from torch.testing import assert_close
 from curvatures import POSTERIORS, make_curvature, random_gradients
 from dense import exact_vectors, make_reference
 from flat import flat_laplace
+from infoform import Inf, Isotropic, Laplace
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import expanded_diagonal
 from infoform.curvature.subsampling import WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import get_likelihood
-from infoform.posteriors import CORES, InfPosterior
-from infoform.posteriors.inf.posterior import SCALE_OCTAVES
+from infoform.posteriors import CORES, STRUCTURES, InfPosterior
+from infoform.posteriors.inf.posterior import LEAST_REMAINDER, SCALE_OCTAVES
 from infoform.posteriors.quantise import read_back, round_to
 from infoform.priors import LayerPrior
 
@@ -161,6 +163,73 @@ def test_rounding_at_a_dead_unit_does_not_count_as_clipping() -> None:
         posterior = inf(curvature, rank=1, basis=basis, correction="additive", prior=LayerPrior(0.0))
         assert posterior.clipped == 0
         assert posterior.log_det().isfinite()
+
+
+@pytest.mark.parametrize(
+    ("structure", "said"),
+    [
+        ("inf-paper", r"structure='inf-paper' is the paper's form as printed.*not positive definite.*set to 0"),
+        (Inf(correction="additive", clip=False), "correction='additive' is the paper's form.*most of what is asked"),
+    ],
+)
+def test_the_papers_correction_is_said_not_to_be_positive_definite(structure: str | Inf, said: str) -> None:
+    with pytest.warns(UserWarning, match=said) as told:
+        Laplace(nn.Linear(3, 2), "classification", structure=structure)
+    assert len(told) == 1
+    assert told[0].filename == __file__  # where the user wrote it: Python shows it once
+
+
+def test_the_sound_structures_have_nothing_to_warn_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for structure in (*STRUCTURES, "efb-paper", "okf-paper"):
+            Laplace(nn.Linear(3, 2), "classification", structure=structure)
+
+
+@pytest.mark.parametrize(
+    ("rank", "measured"), [(1, 1), (4, 5), (7, 8), (100, 125), (409, 511), (410, 512), (2000, 512), ({"0": 8}, 10)]
+)
+def test_a_quarter_more_pairs_are_measured_together_than_are_kept(rank: Any, measured: int) -> None:
+    assert Inf(rank=rank).statistics().core_size == measured  # 1.25 K, at most 512, as docs/math.md says
+
+
+def test_the_measured_pairs_hold_the_kept_ones_that_a_fit_of_all_pairs_finds() -> None:
+    # what the choice before the second pass is for: with a quarter more pairs the largest are among them
+    torch.manual_seed(0)
+    model = nn.Linear(12, 5).double()
+    x = torch.randn(60, 12, dtype=torch.float64) * torch.linspace(2, 0.2, 12, dtype=torch.float64)
+    laplace = flat_laplace(model, "classification", structure="inf", rank=8, fisher="exact").fit([x], progress=False)
+    eigen = laplace.curvature[""].bases["gradient"]
+    assert eigen.core_pairs is not None
+    assert eigen.core_pairs.shape[1] == 10
+    kept = eigen.eigenvalues.flatten().topk(8).indices
+    measured = eigen.core_pairs[0] * eigen.eigenvalues.shape[1] + eigen.core_pairs[1]
+    assert int(torch.isin(kept, measured).sum()) >= 7
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_at_full_rank_it_is_the_exact_block_and_a_known_share_of_its_diagonal(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(A - 1, G), torch.randn(30, A - 1)
+    options: dict[str, Any] = {"prior": Isotropic(1e-3), "statistics": "all", "fisher": "exact"}
+    wide = flat_laplace(model.double(), "classification", structure="full", **options)
+    full = wide.fit([x.double()], progress=False).posterior().layers[""]
+    narrow = flat_laplace(model.to(dtype), "classification", structure="inf", rank=G * A, **options)
+    found = narrow.fit([x.to(dtype)], progress=False).posterior().layers[""]
+    share = LEAST_REMAINDER.get(dtype, 2.0**-10)
+    information = full.dense() - 1e-3 * torch.eye(G * A, dtype=torch.float64)
+    extra = share * information.diagonal().diag()
+    expected = (1 - share) * information + extra + 1e-3 * torch.eye(G * A, dtype=torch.float64)
+    assert_close(found.dense().double(), expected, rtol=1e-4, atol=1e-4 if dtype == torch.float32 else 1e-7)
+    # so no variance is larger than (1 - share)^-1 of the exact one, nor smaller than that with the extra precision
+    jacobians = torch.randn(200, 1, G, A, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    exact = full.covariance(jacobians).flatten()
+    flat = jacobians.flatten(1)
+    least = (flat * torch.linalg.solve(full.dense() + extra, flat.T).T).sum(1)
+    variance = found.covariance(jacobians.to(dtype)).double().flatten()
+    rounding = 2e-3 if dtype == torch.float32 else 1e-5  # of S², which is stored a little below its value
+    assert bool((variance <= exact / (1 - share) * (1 + rounding)).all())
+    assert bool((variance >= least * (1 - rounding)).all())
 
 
 def test_coverage_reports_what_the_papers_correction_clips() -> None:

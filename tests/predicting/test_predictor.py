@@ -469,7 +469,7 @@ def test_a_terrible_prior_is_named_once_with_its_remedy() -> None:
             laplace.predict(x, kind="mc", samples=5, seed=seed)
 
     with pytest.warns(
-        UserWarning, match=r"agree with .* on \d+% of the inputs.*tune\(val_loader.*kind='linear'"
+        UserWarning, match=r"agree with .* on \d+% of \d+ inputs.*tune\(val_loader.*kind='linear'"
     ) as caught:
         predict_often()
     assert len(caught) == 1

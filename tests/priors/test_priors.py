@@ -401,13 +401,25 @@ def test_variances_by_row_are_quadratic_forms(rank: int) -> None:
     assert_close(row_covariance(blocks.row_variance(inputs), outputs), expected)
 
 
+@pytest.mark.parametrize("stiff", [0.0, 1e9])  # whether Jacobians are split
+@pytest.mark.parametrize("rank", [0, 1, 2, A])
+def test_covariances_by_row_are_quadratic_forms(rank: int, stiff: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infoform.posteriors.row_blocks.STIFF", stiff)
+    blocks, jacobians = row_blocks(rank), normal(5, 3, G, A)
+    expected = jacobians.flatten(2) @ torch.block_diag(*row_inverses(blocks)) @ jacobians.flatten(2).mT
+    assert_close(blocks.covariance(jacobians), expected)
+
+
 @pytest.mark.parametrize("rank", [1, 2, A])
-def test_projections_by_row_hold_what_the_shared_part_takes(rank: int) -> None:
+def test_inputs_are_split_into_what_the_shared_part_explains_and_the_rest(rank: int) -> None:
     blocks, inputs = row_blocks(rank), normal(5, A)
-    found = blocks.row_project(inputs)  # (G, N, p)
-    assert found.shape == (G, 5, rank)
-    taken = torch.stack([row.reciprocal().diag() for row in blocks.diagonal]) - torch.stack(row_inverses(blocks))
-    assert_close(found @ found.mT, inputs @ taken @ inputs.T)
+    assert blocks.factor is not None
+    rest, along = blocks.split(inputs)
+    assert_close(rest + along @ blocks.factor.T, inputs)
+    # the explained part is that of least squares with the mean D over rows, and a penalty of 1
+    weights = blocks.diagonal.reciprocal().mean(0)
+    gram = blocks.factor.T @ (weights.unsqueeze(1) * blocks.factor) + torch.eye(rank, dtype=torch.float64)
+    assert_close(along, torch.linalg.solve(gram, (inputs * weights @ blocks.factor).T).T)
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -428,8 +440,10 @@ def test_what_rows_and_columns_share_and_grams_are_products(rank: int, scaled: b
         [torch.outer(gradient_vectors[:, g], columns[:, a]).flatten() for g, a in zip(rows, picked, strict=True)], dim=1
     )
     kept = rows_of_scale.flatten().unsqueeze(1) * kept
-    found = blocks.gram(scale, columns, gradient_vectors, rows, picked)
-    assert_close(found, kept.T @ torch.block_diag(*row_inverses(blocks)) @ kept, rtol=1e-8)
+    expected = kept.T @ torch.block_diag(*row_inverses(blocks)) @ kept
+    assert_close(blocks.gram(scale, columns, gradient_vectors, rows, picked), expected, rtol=1e-8)
+    if rank:  # the form for stiff priors
+        assert_close(blocks._gram_of_roots(scale, columns, gradient_vectors, rows, picked), expected, rtol=1e-8)
 
 
 def test_a_weight_without_precision_is_held_fixed() -> None:

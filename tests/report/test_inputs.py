@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import record_samples as samples
+from infoform.common.json_values import from_json, to_json
 from infoform.records import FitResult
-from infoform.records.json_values import from_json, to_json
 from infoform.report.inputs import Run, Study, read_inputs
 from record_samples import record as _record
 

@@ -1,19 +1,31 @@
 """Sections lay out what the verbs wrote: every number on the page is one of the run's, and nothing is made up."""
 
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infoform.records import AcquireResult
 from infoform.report import make_report, run_panel
-from infoform.report.blocks import Chart, Gallery, Sentences, Table, Text
+from infoform.report.blocks import Cards, Chart, Gallery, Sentences, Table, Text
 from infoform.report.compare import compare
 from infoform.report.inputs import Run, read_inputs
-from infoform.report.sections import SECTIONS, landscape, novelty, predictions, summary
+from infoform.report.sections import (
+    SECTIONS,
+    acquire,
+    calibration,
+    landscape,
+    novelty,
+    predictions,
+    summary,
+    unknown,
+)
 from infoform.report.words import percent, size
 
 Change = Callable[[str, Callable[[dict[str, Any]], None]], Run]
@@ -43,9 +55,9 @@ def change(page_file: Path, tmp_path: Path) -> Change:
 
 
 EXPECTED = {
-    "inf": set(SECTIONS) - {"intervals"},
-    "diag": set(SECTIONS) - {"intervals", "predictions", "spectra"},
-    "diabetes": set(SECTIONS) - {"calibration", "predictions", "landscape"},
+    "inf": set(SECTIONS) - {"intervals", "acquire", "compare"},
+    "diag": set(SECTIONS) - {"intervals", "predictions", "spectra", "acquire", "compare"},
+    "diabetes": set(SECTIONS) - {"calibration", "predictions", "landscape", "acquire", "compare"},
 }
 
 
@@ -232,3 +244,104 @@ def test_a_table_behind_a_curve_keeps_its_ends() -> None:
         kept = novelty.thinned(few)
         assert (kept[0], kept[-1]) == (few[0], few[-1])
         assert len(set(kept)) == len(kept) <= novelty.ROC_ROWS + 1
+
+
+def _with_two_sets(record: dict[str, Any]) -> None:
+    result = record["result"]
+    other = json.loads(json.dumps(result["unknown"])) | {"name": "harder"}
+    other["novelty"]["together"]["auroc"] = 0.625
+    for name in ("entropy", "mutual_information"):
+        other[name]["auroc"] = 0.5
+    result["unknown"]["name"] = "first"
+    result["more_unknown"] = [other]
+    again = json.loads(json.dumps(result["unknown_sets"][0])) | {"name": "harder"}
+    result["unknown_sets"].append(again)
+
+
+def test_the_headline_is_the_best_measure_and_the_hardest_set(page_file: Path, change: Change) -> None:
+    run = _run(page_file, "inf")
+    assert run.evaluate is not None
+    assert run.evaluate.unknown is not None
+    best = run.evaluate.unknown.best_separation
+    assert best is not None
+    assert best[1].auroc == max(
+        run.evaluate.unknown.separations["entropy"].auroc,
+        run.evaluate.unknown.separations["mutual_information"].auroc,
+        run.evaluate.unknown.novelty.together.auroc if run.evaluate.unknown.novelty else 0.0,
+    )
+    cards = next(block for block in summary.section(run).blocks if isinstance(block, Cards)).items
+    assert any(card.value == percent(best[1].auroc) and "told from known by" in card.label for card in cards)
+    two = change("evaluate", _with_two_sets)
+    cards = next(block for block in summary.section(two).blocks if isinstance(block, Cards)).items
+    (card,) = (card for card in cards if "told from known" in card.label)
+    assert card.value == percent(0.625)
+    assert "by novelty (AUROC), 'harder', the hardest of 2 sets" in card.label
+
+
+def test_every_unknown_set_has_its_row_and_its_charts(change: Change) -> None:
+    run = change("evaluate", _with_two_sets)
+    section = novelty.section(run)
+    assert section is not None
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    assert [row[0] for row in table.rows] == ["known data", "unknown.npz", "harder"]
+    titles = [block.title for block in section.blocks if isinstance(block, Chart)]
+    assert len(titles) == 8
+    assert any("(harder)" in title for title in titles)
+    told = unknown.section(run)
+    assert told is not None
+    rows = next(block for block in told.blocks if isinstance(block, Table)).rows
+    assert {row[0] for row in rows} == {"first", "harder"}
+
+
+def test_a_temperature_alone_stands_among_the_scores(change: Change) -> None:
+    def with_temperature(record: dict[str, Any]) -> None:
+        result = record["result"]
+        result["plain_temperature"] = 1.5
+        result["temperature_scores"] = result["scores"] | {"nll": 0.0}
+
+    run = change("evaluate", with_temperature)
+    assert run.evaluate is not None
+    table = calibration.score_table(run.evaluate)
+    assert table.head[2] == "temperature alone (T = 1.5)"
+    row = next(at for at, cells in enumerate(table.rows) if cells[0] == "NLL")
+    assert {place for place in table.best if place[0] == row} == {(row, 2)}
+
+
+def test_dots_of_few_examples_have_long_error_bars() -> None:
+    low, high = calibration.wilson(2 / 3, 3)
+    # the ends solve (p − q)² = z² q (1 − q) / n
+    for end in (low, high):
+        assert (2 / 3 - end) ** 2 == pytest.approx(1.96**2 * end * (1 - end) / 3)
+    assert calibration.wilson(1.0, 3)[1] == 1
+    assert high - low > 3 * (calibration.wilson(2 / 3, 300)[1] - calibration.wilson(2 / 3, 300)[0])
+
+
+def test_runs_on_other_data_share_no_chart(page_file: Path) -> None:
+    runs = [_run(page_file, name) for name in EXPECTED]
+    (section,) = compare(runs).sections
+    charts = [block for block in section.blocks if isinstance(block, Chart)]
+    for chart in charts:
+        shown = {row[0] for row in chart.table.rows}
+        data = {run.option("evaluate", "data") for run in runs if run.name in shown}
+        assert len(data) == 1
+
+
+def test_nearly_equal_sizes_look_equal() -> None:
+    from infoform.report.compare import _size_axis
+
+    made = _size_axis([2_622_000, 2_623_000])
+    low, high = made["range"]
+    assert high - low >= 1
+    assert low < math.log10(2_622_000) < high
+    assert made["ticktext"] == [size(tick) for tick in made["tickvals"]]
+
+
+def test_what_to_label_next_is_shown(page_file: Path) -> None:
+    run = _run(page_file, "inf")
+    assert acquire.section(run) is None
+    chosen = AcquireResult([4, 2], ["row 4", "row 2"], "variance", [0.5, 0.25], ["ash", "birch"], ["a or b", "b or c"])
+    record = replace(run.records["fit"], verb="acquire", options={"data": "pool.csv"}, result=chosen)
+    section = acquire.section(replace(run, records={**run.records, "acquire": record}))
+    assert section is not None
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    assert list(table.rows) == [("1", "row 4", "0.5", "ash", "a or b"), ("2", "row 2", "0.25", "birch", "b or c")]

@@ -1,6 +1,7 @@
 """A search keeps every trial, resumes, compares with the same random numbers, and takes the best pair."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,28 @@ def test_an_interrupted_search_resumes_where_it_stopped(method: str, tmp_path: P
     trials = make_search(method=method, path=path).run(bowl, ticks.append)
     assert [(trial.num_data, trial.prior_precision) for trial in trials[:5]] == seen
     assert len(trials) == len(ticks) == 12
-    if method != "optuna":
-        assert trials == make_search(method=method).run(bowl, lambda _: None)
+    assert trials == make_search(method=method).run(bowl, lambda _: None)
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("stop", [1, 13, 29])
+def test_a_search_by_optuna_that_was_stopped_anywhere_ends_as_an_unbroken_one(stop: int, tmp_path: Path) -> None:
+    def partly(count: float, tau: float) -> Trial:
+        return Trial(count, tau, {"nll": math.inf}) if tau > 10 else bowl(count, tau)
+
+    whole = make_search(method="optuna", trials=30).run(partly, lambda _: None)
+    assert any(trial.scores["nll"] == math.inf for trial in whole)
+    path = tmp_path / "trials.json"
+    make_search(method="optuna", trials=30, path=path).write(whole[:stop])
+    assert make_search(method="optuna", trials=30, path=path).run(partly, lambda _: None) == whole
+
+
+def test_trials_that_optuna_does_not_propose_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trials.json"
+    search = make_search(method="optuna", path=path)
+    search.write([bowl(3.0, 5.0)])
+    with pytest.raises(ValueError, match=r"holds trials that this Optuna \(.*\) does not propose"):
+        search.run(bowl, lambda _: None)
 
 
 def test_trials_of_another_search_are_not_mixed_in(tmp_path: Path) -> None:

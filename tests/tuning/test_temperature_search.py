@@ -226,3 +226,45 @@ def test_a_temperature_that_is_not_searched_stays_and_counts() -> None:
     assert probs is not None
     assert taken.temperature == 3.0
     assert taken.scores["nll"] == pytest.approx(float(functional.nll_loss(probs.log(), y[40:])), rel=1e-5)
+
+
+def test_answers_that_are_all_right_are_not_sharpened() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(80, 2, dtype=torch.float64)
+    y = (x[:, 0] > 0).long()
+    model = nn.Linear(2, 2).double()
+    with torch.no_grad():  # right everywhere, and not very sure: the loss falls as T goes to 0
+        model.weight.copy_(torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
+        model.bias.zero_()
+    laplace = infoform.Laplace(model, "classification").fit([(x[:40], y[:40])], progress=False)
+    laplace.tune([(x[40:], y[40:])], progress=False)
+    assert laplace.plain_trial is not None
+    assert laplace.plain_trial.temperature >= 1
+    assert laplace.temperature >= 1
+
+
+def test_answers_that_are_all_right_are_not_taken_at_their_word() -> None:
+    torch.manual_seed(1)
+    x = torch.randn(120, 2, dtype=torch.float64) + torch.tensor([[4.0, 0.0]]) * (
+        1 - 2 * (torch.arange(120) % 2)[:, None]
+    )
+    y = torch.arange(120) % 2
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    optimizer = torch.optim.Adam(model.parameters(), 5e-2)
+    for _ in range(100):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x[:60]), y[:60]).backward()
+        optimizer.step()
+    laplace = infoform.Laplace(model, "classification").fit([(x[:60], y[:60])], progress=False)
+    laplace.tune([(x[60:], y[60:])], progress=False)
+    assert bool((model(x[60:]).argmax(1) == y[60:]).all())
+    # the loss with one expected mistake, by hand, is less than that of the network alone
+    prediction = laplace.predict(x[60:])
+    assert prediction.probs is not None
+
+    def expected(probs: Tensor) -> float:
+        second = model(x[60:]).argmin(1)
+        right, wrong = (-probs.gather(1, one[:, None]).log().mean() for one in (y[60:], second))
+        return float((right + wrong / len(second)).detach())
+
+    assert expected(prediction.probs) < expected(model(x[60:]).softmax(1))

@@ -7,7 +7,7 @@ differ in their weights alone, of `WeightBaseline`, which tells how it trains an
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +16,7 @@ from torch.func import functional_call
 from typing_extensions import Self
 
 from infoform.common.checks import check_whole
-from infoform.common.progress import progress_bar
+from infoform.common.progress import known_length, progress_bar
 from infoform.common.randomness import isolated
 from infoform.common.vmap_or_loop import VMAP_WEIGHTS, vmap_or_loop
 from infoform.likelihoods import DataSummary, Likelihood, get_likelihood
@@ -272,4 +272,4 @@ def trainable_parameters(network: nn.Module, purpose: str) -> dict[str, nn.Param
 
 def length_of(loader: Iterable[Any]) -> int | None:
     """Return the number of batches where the loader knows it."""
-    return len(loader) if isinstance(loader, Sized) else None
+    return known_length(loader)

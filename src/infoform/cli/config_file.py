@@ -10,8 +10,10 @@ import typer
 import yaml
 
 from infoform.cli.mistakes import Mistake
+from infoform.cli.plain_yaml import read_yaml
+from infoform.common.whole_files import write_text
 
-NOT_SAVED = ("config", "debug", "json", "quiet", "force", "restart", "help")  # they do not change the result
+NOT_SAVED = ("config", "debug", "json", "quiet", "force", "restart", "trust", "help")  # they do not change the result
 
 
 def use_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -27,7 +29,7 @@ def read_config(context: typer.Context, path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise Mistake(f"there is no file '{path}' to read options from; check --config.")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Mistake(
             f"'{path}' is no YAML file ({' '.join(str(error).split())}); write lines of 'option: value'."
@@ -56,11 +58,11 @@ def used_options(context: typer.Context) -> dict[str, Any]:
     }
 
 
-def write_config(context: typer.Context, path: Path) -> None:
-    """Write the options of this run so that `--config` can read them."""
-    head = f"# infoform {context.info_name} --config {path.name}   does this again\n"
+def write_config(context: typer.Context, path: Path, *, name: str | None = None) -> None:
+    """Write the options of this run so that `--config` can read them; `name` is what the file will be called."""
+    head = f"# infoform {context.info_name} --config {name or path.name}   does this again\n"
     text = yaml.safe_dump(used_options(context), sort_keys=False, allow_unicode=True)
-    path.write_text(head + text, encoding="utf-8")
+    write_text(path, head + text)
 
 
 def _names(context: typer.Context) -> dict[str, str]:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+from infoform.common.extras import describe_missing
+
 INTERRUPTED = 130
 TOLD = (ValueError, TypeError, RuntimeError, OSError, ImportError, MemoryError)  # their messages are for users
 
@@ -55,6 +57,10 @@ def sentence(error: Exception) -> str:
         return f"{text}{' See' if text.endswith('?') else '; see'} '{path} --help'."
     if isinstance(error, Mistake):
         return _one_line(str(error))
+    if isinstance(error, ModuleNotFoundError) and "pip install" not in str(error):
+        missing = describe_missing(error.name)
+        if missing is not None:
+            return f"this needs {missing}"
     if isinstance(error, TOLD) and str(error):
         # torch's errors go on for lines about where they came from; the first says what it is
         return _one_line(str(error).splitlines()[0] if isinstance(error, RuntimeError) else str(error))

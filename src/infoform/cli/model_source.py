@@ -1,7 +1,7 @@
 """A network from a factory and a file of weights; the file can hold tensors only, no code."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import ModelOptions
+from infoform.cli.plain_yaml import read_yaml
 from infoform.cli.references import absolute, describe_failure, find_object, shown
+from infoform.cli.trust import signature
 from infoform.records.fit import NetworkSource
 
 NESTED = ("state_dict", "model_state_dict", "model", "weights")  # where training frameworks keep it
@@ -43,7 +45,8 @@ class ModelSource:
     @property
     def record(self) -> NetworkSource:
         """Return where the network comes from, as a run keeps it."""
-        return NetworkSource(self.model, self.weights, self.arguments)
+        source = NetworkSource(self.model, self.weights, self.arguments)
+        return replace(source, signature=signature(source))
 
     def load(self, device: str, *, shapes: bool = False) -> nn.Module:
         """Build the network in evaluation mode, with its weights, on the device.
@@ -97,6 +100,11 @@ def load_weights(model: nn.Module, path: Path) -> None:
         for name in wanted
         if name in state and state[name].shape != wanted[name].shape
     ]
+    differences += [
+        f"'{name}' holds {_dtype(state[name])} numbers, and the network's are {_dtype(wanted[name])}"
+        for name in wanted
+        if name in state and _kind(state[name]) != _kind(wanted[name])
+    ]
     if differences:
         more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise Mistake(
@@ -147,8 +155,24 @@ def _arguments(texts: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise Mistake(f"--model-arg must be name=value, got '{text}'.")
-        arguments[name] = yaml.safe_load(value)
+        try:
+            arguments[name] = read_yaml(value)
+        except yaml.YAMLError as error:
+            raise Mistake(
+                f"--model-arg must be name=value with a value in YAML, got '{text}' ({' '.join(str(error).split())})."
+            ) from None
     return arguments
+
+
+def _kind(tensor: Tensor) -> str:
+    """Return what a copy between dtypes would keep: whole numbers in place of weights are codes, not weights."""
+    if tensor.is_complex():
+        return "complex"
+    return "real" if tensor.is_floating_point() else "whole"
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _shape(tensor: Tensor) -> str:

@@ -117,6 +117,17 @@ class ModelOptions:
         list[str] | None, option("Model", "NAME=VALUE", "Argument of that function; can be repeated.")
     ] = None
     device: Annotated[str, option("Model", "NAME", "cpu, cuda or mps; auto takes a GPU if there is one.")] = "auto"
+    trust: Annotated[
+        bool,
+        option(
+            "Model",
+            None,
+            "Run the code that the record of a run from elsewhere names.",
+            "--trust",
+            envvar="INFOFORM_TRUST",
+            show_envvar=False,
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -138,13 +149,26 @@ class DataOptions:
     divide_by: Annotated[
         float | None, option("Data", "NUMBER", "Divide the inputs of a table or .npz by this number, such as 255.")
     ] = None
+    channels: Annotated[
+        str | None,
+        option("Data", "WHERE", "Channels of an .npz of images: first (the default), last, or none, which adds one."),
+    ] = None
     image_size: Annotated[str | None, option("Data", "SIZE", "Resize images to 224 or 224x320 (height x width).")] = (
         None
     )
     image_mean: Annotated[
-        str | None, option("Data", "NUMBERS", "Subtract this from pixels between 0 and 1: 0.485,0.456,0.406.")
+        str | None,
+        option(
+            "Data",
+            "NUMBERS",
+            "Subtract this: 0.485,0.456,0.406 from the channels of images or an .npz, from the columns of a table.",
+            "--image-mean",
+            "--mean",
+        ),
     ] = None
-    image_std: Annotated[str | None, option("Data", "NUMBERS", "Then divide by this: 0.229,0.224,0.225.")] = None
+    image_std: Annotated[
+        str | None, option("Data", "NUMBERS", "Then divide by this: 0.229,0.224,0.225.", "--image-std", "--std")
+    ] = None
     gray: Annotated[
         bool | None,
         option("Data", None, "Read images with one channel, or with three (the default).", "--gray/--colour"),
@@ -152,6 +176,11 @@ class DataOptions:
     batch_size: Annotated[
         int | None, option("Data", "N", "Examples in a batch. Default: 128, or as in the fit.", min=1)
     ] = None
+
+    @property
+    def given(self) -> list[str]:
+        """Return the names of the options that have a value."""
+        return [each.name for each in fields(self) if getattr(self, each.name) is not None]
 
     def filled(self, earlier: dict[str, Any]) -> "DataOptions":
         """Take what is not given from the options of an earlier run."""
@@ -195,7 +224,8 @@ class PosteriorOptions:
         option(
             "Posterior",
             "PATTERN",
-            "Layers that get a posterior, such as 'head.*'; can be repeated. 'last' finds the last one. Default: all.",
+            "Layers that get a posterior, such as 'head.*', or not, such as '!head.*'; can be repeated. 'last' finds "
+            "the last one. Default: all that train.",
         ),
     ] = None
     fisher: Annotated[
@@ -213,6 +243,13 @@ class PosteriorOptions:
         str | None, option("Posterior", "DTYPE", "Number type of the forward passes: bfloat16 or float16.")
     ] = None
     seed: Annotated[int, option("Posterior", "N", "Seed of the labels that are drawn.", callback=check_seed)] = 0
+
+
+def check_share(share: float | None) -> float | None:
+    """Refuse what is no share between 0 and 1."""
+    if share is not None and not 0 < share < 1:
+        raise typer.BadParameter(f"a share lies between 0 and 1, as in 0.9, got {share:g}.")
+    return share
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,14 @@ from torch import Tensor
 
 from infoform.cli.config_file import used_options
 from infoform.cli.mistakes import Mistake, say
+from infoform.cli.record import Record
 from infoform.cli.run_folder import OpenRun
+from infoform.cli.run_lock import RunLock
 from infoform.common import files as storage
 from infoform.common.digest import update_digest
+from infoform.common.json_values import from_json
 from infoform.common.same_work import Identity, refusal
+from infoform.common.whole_files import sweep
 from infoform.network.batches import device_of
 from infoform.predicting.resumable_batches import BatchStore, StoredBatch
 from infoform.version import __version__
@@ -36,9 +40,27 @@ REMEDY = "add --restart to forget them"
 
 
 @contextmanager
-def resumable(context: typer.Context, output: Path, run: OpenRun, *, restart: bool) -> Iterator["Parts"]:
+def resumable(
+    context: typer.Context, output: Path, run: OpenRun, record: Record, *, restart: bool
+) -> Iterator["Parts"]:
     """Save the predictions of finished batches until the verb is done, and go on from those of an earlier command."""
     folder = output.with_name(f"{output.name}.part")
+    try:
+        lock = RunLock(output.with_name(f".{output.name}.lock"), f"'{output}'", record.verb, alone=True)
+    except OSError as error:
+        raise Mistake(f"'{output}' cannot be written: {error.strerror or error}; give another path.") from error
+    record.after.append(lock.release)
+    try:
+        sweep(folder)
+        yield from _resumable(context, folder, run, record, restart=restart)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _resumable(
+    context: typer.Context, folder: Path, run: OpenRun, record: Record, *, restart: bool
+) -> Iterator["Parts"]:
     parts = Parts(folder, _identity(context, run), device_of(run.laplace.model), restart=restart)
     try:
         yield parts
@@ -47,7 +69,7 @@ def resumable(context: typer.Context, output: Path, run: OpenRun, *, restart: bo
         if parts.any and not isinstance(error, Mistake):
             say(f"note: the predictions so far are in '{folder}'; the same command goes on from there.", style="yellow")
         raise
-    parts.forget()
+    record.after.insert(0, parts.forget)  # when the result is written
 
 
 class Parts:
@@ -116,15 +138,15 @@ class Parts:
         for path in sorted(self._folder.glob("*.safetensors")):
             try:
                 tensors, saved = storage.read_file(path, device=self._device)
-                about = saved["parts"]
+                about = from_json(_About, saved["parts"])
             except (ValueError, KeyError):
                 raise Mistake(f"'{path}' is damaged, and its predictions are lost; {REMEDY}, and the others.") from None
-            self._check(about["identity"])
-            self._digests |= about["digests"]
+            self._check(about.identity)
+            self._digests |= about.digests
             for key, tensor in tensors.items():
                 batch, _, name = key.rpartition("/")
                 self._earlier.setdefault(batch, {})[name] = tensor
-            self._files = int(path.stem) + 1
+            self._files = int(path.stem) + 1 if path.stem.isdigit() else self._files
         if self._earlier:
             say(f"note: going on from {len(self._earlier)} batches in '{self._folder}'.", style="yellow")
 
@@ -132,6 +154,14 @@ class Parts:
         differences = self._identity.differences(earlier)
         if differences:
             raise Mistake(refusal(f"'{self._folder}' holds predictions of another command", differences, remedy=REMEDY))
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a file of finished batches says of itself, as JSON holds it."""
+
+    identity: Mapping[str, Any]
+    digests: Mapping[str, int]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from infoform.cli.options import DataOptions
-from infoform.cli.sources.images import channel_values
+from infoform.cli.sources.standardise import channel_values
 
 LARGEST = 96  # pixels of a side
 LEAST = 4  # fewer are no picture
@@ -30,8 +30,8 @@ class Tones:
     @classmethod
     def of(cls, images: Sequence[Tensor], options: DataOptions) -> "Tones":
         """Undo `--image-mean` and `--image-std`; where pixels lie elsewhere than in 0..1, show all they span."""
-        mean = channel_values(options.image_mean, "--image-mean", len(images[0]), 0.0)
-        std = channel_values(options.image_std, "--image-std", len(images[0]), 1.0)
+        mean = channel_values(options.image_mean, "--image-mean", len(images[0])).float()
+        std = channel_values(options.image_std, "--image-std", len(images[0])).float()
         low = min(float((image * std + mean).min()) for image in images)
         high = max(float((image * std + mean).max()) for image in images)
         if low < -ROUNDING or high > 1 + ROUNDING:

@@ -6,24 +6,37 @@ fit.options.yaml, ...     the options of that verb; `infoform fit --config` does
 trials.json               the trials of a search; an interrupted search goes on from them
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from infoform.cli.first_batch import try_first_batch
 from infoform.cli.mistakes import Mistake
 from infoform.cli.model_source import ModelSource
 from infoform.cli.options import DataOptions, ModelOptions
+from infoform.cli.record import Record
+from infoform.cli.run_change import EARLIER
 from infoform.cli.sources import Data, Reading, open_data
+from infoform.cli.trust import check_trust
 from infoform.laplace import Laplace
 from infoform.likelihoods import Likelihood
-from infoform.network.batches import device_of, read_batch, read_outputs
-from infoform.records import COMMANDS, FitResult, VerbRecord, read_record
+from infoform.records import COMMANDS, FitResult, TuneResult, VerbRecord, read_record
 from infoform.records.fit import DataFacts
 
-LATER = ("update", "plan", "tune", "trials", "predict", "evaluate", "acquire", "report")  # what `fit` removes
+LATER = (
+    "update",
+    "plan",
+    "tune",
+    "trials",
+    "predict",
+    "evaluate",
+    "compare",
+    "acquire",
+    "export",
+    "report",
+)  # what `fit` removes
 
 
 @dataclass(frozen=True)
@@ -49,18 +62,54 @@ class RunFolder:
     def trials_options(self) -> Path:
         return self.path / "trials.options.yaml"
 
-    def forget_results(self) -> None:
-        """Remove what later verbs left, since the posterior that they used is replaced."""
-        for name in LATER:
-            for file in self.path.glob(f"{name}.*"):
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
+    @property
+    def complete(self) -> bool:
+        """Whether there is a posterior, and the record of how it was made."""
+        return self.posterior.is_file() and (self.path / "fit.json").is_file()
+
+    def give_up_results(self, record: Record, *, keep: bool) -> None:
+        """Have what later verbs left go with this command, since the posterior that they used is replaced.
+
+        Args:
+            record: Of the command; the user is told what goes.
+            keep: Whether results go to the folder of earlier ones; what an interrupted command left is removed.
+        """
+        assert record.change is not None
+        results, number = [], self._next_earlier()
+        for file in sorted(file for name in LATER for file in self.path.glob(f"{name}.*")):
+            if keep and file.is_file() and not file.name.startswith("trials."):
+                record.change.keep(file, number)
+            else:
+                record.change.remove(file)
+            results += [] if file.name.endswith((".options.yaml", ".part", ".outputs")) else [file.name]
+        if results and keep:
+            place = self.path / EARLIER / str(number)
+            record.note(f"{', '.join(results)} are of the earlier posterior, and lie in '{place}' now.")
+        elif results:
+            record.note(f"removed with the earlier posterior: {', '.join(results)}.")
+
+    def _next_earlier(self) -> int:
+        folder = self.path / EARLIER
+        there = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+        return max(there, default=0) + 1
+
+    def digests(self) -> tuple[str, ...]:
+        """Return the digests of all data that are in the posterior."""
+        update = self.path / "update.json"
+        latest = read_record(update, FitResult, COMMANDS["update"]) if update.is_file() else self.fit_record()
+        return latest.result.data.digests or ()
+
+    def plain_temperature(self) -> float | None:
+        """Return the temperature that suits the network alone best, where `tune` has found one."""
+        file = self.path / "tune.json"
+        return read_record(file, TuneResult, COMMANDS["tune"]).result.plain_temperature if file.is_file() else None
 
     def fit_record(self) -> VerbRecord[FitResult]:
         """Return what the fit wrote about itself."""
         if not self.path.is_dir():
             raise Mistake(f"there is no folder '{self.path}'; make a run by 'infoform fit {self.path} ...'.")
         file = self.path / "fit.json"
-        if not file.is_file() or not self.posterior.is_file():
+        if not self.complete:
             raise Mistake(f"'{self.path}' holds no posterior; make one by 'infoform fit {self.path} ...'.")
         return read_record(file, FitResult, COMMANDS["fit"])
 
@@ -78,6 +127,7 @@ class OpenRun:
     def load(cls, path: Path, model: ModelOptions, data: DataOptions) -> "OpenRun":
         folder = RunFolder(path)
         record = folder.fit_record()
+        check_trust(record.result.model, model, path)
         network = ModelSource.given(model, record.result.model).load(model.device)
         laplace = Laplace.load(folder.posterior, network)
         earlier = {name.replace("-", "_"): value for name, value in record.options.items()}
@@ -112,7 +162,7 @@ def read_for(
     """Open data, and raise if the network does not take their first batch or has another number of classes."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     data = open_data(spec, Reading(options, likelihood, dtype, facts, labelled))
-    outputs = _try_one_batch(model, data, spec)
+    outputs = try_first_batch(model, data, spec)
     classes = data.facts.classes
     if likelihood.one_of_many and classes is not None and len(classes) != outputs:
         raise Mistake(
@@ -120,23 +170,3 @@ def read_for(
             f"{', ...' if len(classes) > 4 else ''}); name a class for each output with --classes."
         )
     return data
-
-
-def _try_one_batch(model: nn.Module, data: Data, spec: str) -> int:
-    """Return the number of outputs for the first batch."""
-    raw = next(iter(data.loader), None)
-    if raw is None:
-        raise Mistake(f"'{spec}' gave no batches; check the data.")
-    batch = read_batch(raw, device_of(model))
-    try:
-        with torch.no_grad():
-            outputs = read_outputs(model(*batch.args, **batch.kwargs))
-    except Exception as error:
-        shapes = ", ".join(f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')}" for x in batch.tensors())
-        whole = any(not x.is_floating_point() for x in batch.tensors())
-        remedy = "give --divide-by 1 to make them floating-point" if whole else "check data and network"
-        raise Mistake(
-            f"the network fails on the first batch of '{spec}' (inputs {shapes}): "
-            f"{(str(error).splitlines() or [type(error).__name__])[0]}; {remedy}."
-        ) from error
-    return outputs.shape[1] if outputs.dim() > 1 else 1

@@ -39,12 +39,22 @@ POINTS = 200  # predicted numbers with their intervals, in the JSON
 SPREAD_BINS = 24
 
 
-def score(likelihood: "Likelihood", predicted: "Prediction", targets: Tensor, *, noise: float | None) -> EvaluateResult:
-    """Return the measures of predictions and of the trained network alone."""
+def score(
+    likelihood: "Likelihood",
+    predicted: "Prediction",
+    targets: Tensor,
+    *,
+    noise: float | None,
+    temperature: float | None = None,
+) -> EvaluateResult:
+    """Return the measures of predictions, of the trained network alone, and of it with a temperature, if given."""
     plain = likelihood.plain_prediction(predicted.plain, noise=noise)
     result = EvaluateResult(
         len(predicted), measure(predicted, targets), measure(plain, targets), likelihood=likelihood.name
     )
+    if temperature is not None and likelihood.has_logits:
+        scaled = likelihood.plain_prediction(predicted.plain / temperature, noise=noise)
+        result = replace(result, plain_temperature=temperature, temperature_scores=measure(scaled, targets))
     if predicted.probs is None:
         return replace(result, intervals=_intervals(predicted, plain, targets))
     result = replace(
@@ -89,7 +99,7 @@ def _reliability(predicted: "Prediction", targets: Tensor) -> ReliabilityBins:
 
 
 def _entropies(predicted: "Prediction") -> Histogram:
-    counted = count_entropies(predicted.normalised_entropy)
+    counted = count_entropies(predicted.entropy, span=(0.0, predicted.max_entropy))
     return Histogram(counted.edges.tolist(), counted.count.tolist())
 
 
@@ -121,7 +131,7 @@ def _intervals(predicted: "Prediction", plain: "Prediction", targets: Tensor) ->
     coverage = IntervalCoverage(list(LEVELS), _coverage(predicted, targets), _coverage(plain, targets))
     order = predicted.mean[:, 0].argsort(stable=True)
     places = order[torch.linspace(0, len(order) - 1, min(POINTS, len(order))).round().long()]
-    low, high = predicted.interval(SURE)
+    low, high = predicted.gaussian_interval(SURE)
     points = PredictedPoints(
         level=SURE,
         index=places.tolist(),

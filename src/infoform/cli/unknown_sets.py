@@ -1,11 +1,13 @@
 """How far novelty and uncertainty tell sets of unknown examples from known ones, and the strangest examples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from infoform.cli.mistakes import Mistake
 from infoform.metrics import ood
 from infoform.prediction import FALSE_ALARMS
 from infoform.records.unknown_sets import RocPoints, ScoreApart, UnknownSet
@@ -16,6 +18,21 @@ if TYPE_CHECKING:
 BINS = 20  # the last one of novelty holds what is called novel
 ROC_POINTS = 200  # at most, in the JSON
 SCORES = ("novelty", "entropy", "mutual_information")
+
+
+def named_sets(given: Sequence[str]) -> dict[str, str]:
+    """Return unknown data by their names, from NAME=DATA, or DATA alone, which is then the name."""
+    sets: dict[str, str] = {}
+    for text in given:
+        name, equals, spec = text.partition("=")
+        if not equals or Path(text).exists() or "/" in name:
+            name, spec = text, text
+        if not name or not spec:
+            raise Mistake(f"--unknown must be DATA or NAME=DATA, got '{text}'.")
+        if name in sets:
+            raise Mistake(f"--unknown names '{name}' twice; give each set a name of its own, as in other={spec}.")
+        sets[name] = spec
+    return sets
 
 
 def unknown_sets(known: "Prediction", unknown: Mapping[str, "Prediction"]) -> list[UnknownSet] | None:
@@ -36,8 +53,9 @@ def unknown_sets(known: "Prediction", unknown: Mapping[str, "Prediction"]) -> li
 def strangest(predicted: "Prediction", count: int) -> list[int]:
     """Return the positions of the most novel examples; of equally novel ones those that more layers find strange."""
     assert predicted.input_novelty is not None
-    order = predicted.input_novelty.by_layer.mean(1).argsort(descending=True, stable=True)
-    order = order[predicted.novelty[order].argsort(descending=True, stable=True)]
+    seen = predicted.input_novelty
+    order = seen.layer_strangeness.mean(1).argsort(descending=True, stable=True)
+    order = order[seen.strangeness[order].argsort(descending=True, stable=True)]
     places: list[int] = order[:count].tolist()
     return places
 

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoform.common.tensor_file import tensor_bytes
+
 
 def update_digest(batch: Any, digest: int) -> int:
     """Return a checksum of a batch and of all before it, whose checksum is `digest`."""
     if isinstance(batch, Tensor):
-        flat = batch.detach().cpu().contiguous().flatten()
         shape = f"{batch.dtype}{tuple(batch.shape)}".encode()
-        return zlib.crc32(flat.view(torch.uint8).numpy().data, zlib.crc32(shape, digest))
+        return zlib.crc32(tensor_bytes(batch), zlib.crc32(shape, digest))
     if isinstance(batch, Mapping):
         for key, value in batch.items():
             digest = update_digest(value, zlib.crc32(str(key).encode(), digest))

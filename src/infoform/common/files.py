@@ -1,22 +1,23 @@
 """Files: named tensors and readable metadata in one safetensors file, checked when read; no pickle anywhere.
 
-The file appears under its name only when it is complete. A checksum over tensors and metadata tells a file that was
-edited afterwards; a fingerprint (dtype, shape and hash of every parameter) tells a posterior of another model.
+The file appears under its name only when it is complete, and the same tensors and metadata always give the same bytes.
+A checksum over tensors and metadata tells a file that was edited afterwards; a fingerprint (dtype, shape and hash of
+every parameter) tells a posterior of another model.
 """
 
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from infoform.common.bad_files import BadFileError
+from infoform.common.tensor_file import tensor_bytes, write_tensors
 from infoform.version import __version__
 
 FORMAT = "infoform/4"
@@ -24,53 +25,36 @@ FORMAT = "infoform/4"
 
 def write_file(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     """Write tensors and metadata (anything JSON can hold); an error leaves no file and an older one as it was."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder '{target.parent}' does not exist; create it before saving there.")
-    plain = _unshared(tensors)
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     texts = {"format": FORMAT, "version": __version__}
     texts |= {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
     texts["checksum"] = _checksum(plain, texts)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    os.close(handle)
-    try:
-        save_file(plain, temporary, metadata=texts)
-        _flush(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes it private; a saved model should not be
-        os.replace(temporary, target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_tensors(path, plain, metadata=texts)
 
 
 def read_file(
     path: str | os.PathLike[str], *, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return tensors and metadata of a file that `write_file` made; a ValueError if it is anything else."""
+    """Return tensors and metadata of a file that `write_file` made; a BadFileError if it is anything else."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file '{path}'.")
     try:
         with safe_open(os.fspath(path), framework="pt") as file:
             texts = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"'{path}' is truncated or no safetensors file ({error}); save it again.") from error
+    except (SafetensorError, OSError, ValueError, MemoryError, RuntimeError) as error:
+        raise BadFileError(f"'{path}' is truncated or no safetensors file ({error}); save it again.") from error
     if not texts.get("format", "").startswith("infoform/"):
-        raise ValueError(f"'{path}' was not written by infoform; give a file made by Laplace.save.")
+        raise BadFileError(f"'{path}' was not written by infoform; give a file made by Laplace.save.")
     if texts["format"] != FORMAT:
-        raise ValueError(
+        raise BadFileError(
             f"'{path}' has the format {texts['format']!r} of infoform {texts.get('version')}, and this version "
             f"({__version__}) reads {FORMAT!r}; install that version, or save the posterior again."
         )
     if texts.pop("checksum", None) != _checksum(tensors, texts):
-        raise ValueError(f"'{path}' was changed after it was saved (its checksum does not fit); save it again.")
+        raise BadFileError(f"'{path}' was changed after it was saved (its checksum does not fit); save it again.")
     metadata = {key: value if key in ("format", "version") else _parse(value) for key, value in texts.items()}
     return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
-
-
-def _flush(path: str) -> None:
-    """Wait until the file is on the disk, so that a loss of power leaves the old file or the new one."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
 
 
 def fingerprint(model: nn.Module) -> dict[str, str]:
@@ -81,17 +65,19 @@ def fingerprint(model: nn.Module) -> dict[str, str]:
 def describe(parameter: Tensor) -> str:
     """Return dtype, shape and a hash of the values."""
     shape = "x".join(map(str, parameter.shape)) or "scalar"
-    digest = hashlib.sha256(_bytes(parameter)).hexdigest()[:16]
+    digest = hashlib.sha256(tensor_bytes(parameter)).hexdigest()[:16]
     return f"{str(parameter.dtype).removeprefix('torch.')} {shape} {digest}"
 
 
 def check_fingerprint(saved: Mapping[str, str], model: nn.Module, *, strict: bool = True) -> None:
-    """Raise a ValueError that says in what the model differs from the one that was saved for."""
+    """Raise a BadFileError that says in what the model differs from the one that was saved for."""
     found = fingerprint(model)
     differences = [f"'{name}' is missing" for name in saved if name not in found]
     differences += [f"'{name}' is new" for name in found if name not in saved]
     for name in saved:
         if name in found and saved[name] != found[name]:
+            if len(saved[name].split()) != 3:
+                raise BadFileError(f"the fingerprint of '{name}' is no dtype, shape and hash; save it again.")
             (dtype, shape, values), (new_dtype, new_shape, new_values) = saved[name].split(), found[name].split()
             if shape != new_shape:
                 differences.append(f"'{name}' has shape {new_shape}, not {shape}")
@@ -101,33 +87,18 @@ def check_fingerprint(saved: Mapping[str, str], model: nn.Module, *, strict: boo
                 differences.append(f"'{name}' has other values")
     if differences:
         shown = "; ".join(differences[:4]) + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
-        raise ValueError(
+        raise BadFileError(
             f"the file belongs to another model: {shown}; load the weights that the posterior was fitted on"
             + (", or use strict=False if only the values differ on purpose." if strict else ".")
         )
-
-
-def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    seen: set[int] = set()
-    result = {}
-    for name, tensor in tensors.items():
-        plain = tensor.detach().cpu().contiguous()
-        result[name] = plain.clone() if plain.untyped_storage().data_ptr() in seen else plain
-        seen.add(result[name].untyped_storage().data_ptr())
-    return result
 
 
 def _checksum(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(texts.items())).encode())
     for name in sorted(tensors):
         digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        digest.update(_bytes(tensors[name]))
+        digest.update(tensor_bytes(tensors[name]))
     return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().cpu().contiguous().flatten()
-    return flat.view(torch.uint8).numpy().data
 
 
 def _parse(value: str) -> Any:
@@ -135,12 +106,8 @@ def _parse(value: str) -> Any:
         return json.loads(value)
     except json.JSONDecodeError:
         return value
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    except RecursionError:
+        raise BadFileError("metadata of the file are nested too deeply; save it again.") from None
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ NARROW = 64  # columns up to which a matrix is filled up to a multiple of `ALIGN
 WORTH_COPYING = 128  # columns of both matrices from which a sum over examples is one product of copies
 TOGETHER = 2**18  # numbers of all examples' products up to which they are held at once, then added
 WORTH_ONEDNN = 2**18  # multiplications from which a product by oneDNN is worth its call
+FEW_ROWS = 16  # of both matrices, up to which the longest of rows are multiplied faster by torch
 # torch multiplies matrices in float32 by MKL, which leaves half of some processors' vector units idle; oneDNN does not
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 
@@ -22,10 +23,12 @@ _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends
 def rows_times(x: Tensor, y: Tensor) -> Tensor:  # (..., p), (q, p) -> (..., q)
     """Return x yᵀ by the fastest product at hand; nothing of it is differentiated."""
     if (
-        _ONEDNN is None
+        torch.compiler.is_exporting()
+        or _ONEDNN is None
         or x.device.type != "cpu"
         or x.dtype != torch.float32
         or x.numel() * len(y) < WORTH_ONEDNN
+        or (x.numel() <= FEW_ROWS * x.shape[-1] and len(y) <= FEW_ROWS)
         or not (x.is_contiguous() and (y.is_contiguous() or y.T.is_contiguous()))  # others are very slow there
     ):
         return x @ y.T
@@ -35,7 +38,8 @@ def rows_times(x: Tensor, y: Tensor) -> Tensor:  # (..., p), (q, p) -> (..., q)
 
 def products_by_example(x: Tensor, y: Tensor) -> Tensor:  # (N, p, A), (N, q, A) -> (N, p, q)
     """Return x_n y_nᵀ, where A is large."""
-    if len(x) * y[0].numel() * x.shape[1] < len(x) * WORTH_ONEDNN or x.dtype != torch.float32:
+    few = max(x.shape[1], y.shape[1]) <= FEW_ROWS
+    if torch.compiler.is_exporting() or few or y[0].numel() * x.shape[1] < WORTH_ONEDNN or x.dtype != torch.float32:
         return x @ y.mT
     return torch.stack([rows_times(one, other) for one, other in zip(x, y, strict=True)])
 

@@ -1,10 +1,20 @@
-"""A progress bar on standard error."""
+"""A progress bar on standard error: how many batches are done, and how many examples in a second."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+UNITS = {  # description of a bar -> what its ticks are, where they are no batches
+    "trials": "trials",
+    "eigenvectors": "layers",
+    "ensemble": "epochs",
+    "bbb": "epochs",
+    "collect weights": "epochs",
+    "hmc": "chains",
+}
 
 
 @contextmanager
@@ -13,7 +23,7 @@ def progress_bar(shown: bool) -> Iterator[Callable[[str, int | None], Callable[[
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[counted]}"),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
@@ -22,16 +32,40 @@ def progress_bar(shown: bool) -> Iterator[Callable[[str, int | None], Callable[[
     )
 
     def start(description: str, total: int | None) -> Callable[[int], None]:
-        task = bar.add_task(description, total=total, rate="")
-        done = 0
+        unit = UNITS.get(description, "batches")
+        task = bar.add_task(description, total=total, counted=show_count(0, total, unit), rate="")
+        ticks = done = 0
 
         def tick(count: int) -> None:
-            nonlocal done
-            done += count
+            nonlocal ticks, done
+            ticks, done = ticks + 1, done + count
             elapsed = bar.tasks[task].elapsed
-            bar.update(task, advance=1, rate=f"{done / elapsed:.0f}/s" if elapsed else "")
+            rate = show_rate(done / elapsed, "examples" if unit == "batches" else unit) if elapsed else ""
+            bar.update(task, advance=1, counted=show_count(ticks, total, unit), rate=rate)
 
         return tick
 
     with bar:
         yield start
+
+
+def show_count(done: int, total: int | None, unit: str) -> str:
+    """Return "3/27 trials", or "3 batches" where nobody knows how many there will be."""
+    return f"{done} {unit}" if total is None else f"{done}/{total} {unit}"
+
+
+def show_rate(rate: float, unit: str) -> str:
+    """Return how many are done in a second; where one takes longer than that, how long it takes."""
+    if rate <= 0:
+        return ""
+    if rate < 1:
+        return f"{1 / rate:.1f} s each"
+    return f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s"
+
+
+def known_length(collection: Any) -> int | None:
+    """Return the length of what may have one; a DataLoader of an IterableDataset has the method, and raises in it."""
+    try:
+        return len(collection)
+    except (TypeError, NotImplementedError):
+        return None

@@ -10,15 +10,18 @@ import torch
 from torch import Tensor
 
 BLOCK = 2**17  # normal numbers that one thread draws at a time
+EPOCHS = ("epoch", "iteration")  # what samplers and loaders call their counters of passes
 
 
 @contextmanager
 def isolated(seed: int, *, loader: object = None) -> Iterator[None]:
     """Seed Python's, NumPy's and torch's global generators, and put them back as found on leaving.
 
-    A shuffling loader draws from them, or from its own, which is put back too: every pass sees the same order.
+    A shuffling loader draws from them, or from its own, which is put back too, with the epoch of its sampler:
+    every pass sees the same order.
     """
     own = [(generator, generator.get_state()) for generator in _generators(loader)]
+    epochs = _epochs(loader)
     python, numeric = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
@@ -26,12 +29,15 @@ def isolated(seed: int, *, loader: object = None) -> Iterator[None]:
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002
+            _draw_seed_of_workers(loader)
             yield
         finally:
             random.setstate(python)
             np.random.set_state(numeric)  # noqa: NPY002
             for generator, state in own:
                 generator.set_state(state)
+            for owner, name, value in epochs:
+                setattr(owner, name, value)
 
 
 def normal(
@@ -87,9 +93,35 @@ class UniformStream:
             self.take(min(BLOCK, count - start))
 
 
+def _draw_seed_of_workers(loader: object) -> None:
+    """Draw the number that a DataLoader with persistent workers draws before its order, but in its first pass only.
+
+    Without it the order of the first pass would be another than that of all passes after it.
+    """
+    if getattr(loader, "persistent_workers", False) and getattr(loader, "_iterator", None) is not None:
+        torch.empty((), dtype=torch.int64).random_(generator=getattr(loader, "generator", None))
+
+
 def _generators(loader: object) -> list[torch.Generator]:
     """Return the generators that a DataLoader or its samplers draw from, each once."""
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    owners = [loader, getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)]
-    found = [getattr(owner, "generator", None) for owner in owners]
+    found = [getattr(owner, "generator", None) for owner in _with_samplers(loader)]
     return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
+
+
+def _epochs(loader: object) -> list[tuple[object, str, int]]:
+    """Return the counters of passes that samplers add to their seeds, as those of Accelerate do, with their values."""
+    owners = _with_samplers(loader)
+    held = [(owner, name, getattr(owner, "__dict__", {}).get(name)) for owner in owners for name in EPOCHS]
+    return [(owner, name, value) for owner, name, value in held if type(value) is int]
+
+
+def _with_samplers(loader: object) -> list[object]:
+    """Return a DataLoader, its samplers and those within them."""
+    found: list[object] = []
+    waiting = [loader]
+    while waiting:
+        owner = waiting.pop()
+        if owner is not None and all(owner is not one for one in found):
+            found.append(owner)
+            waiting += [getattr(owner, name, None) for name in ("sampler", "batch_sampler")]
+    return found

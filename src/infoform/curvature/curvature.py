@@ -60,6 +60,7 @@ class Fit:
     summary: DataSummary
     unreached: Mapping[str, str]
     novelty: KnownInputs | None = None  # where it was collected
+    odd: frozenset[str] = frozenset()  # the unreached layers whose captured gradients are wrong
 
 
 def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -11,6 +11,7 @@ from infoform.curvature.curvature import TENSORS, Curvature, Fit, pack_curvature
 from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import DataSummary
+from infoform.likelihoods.own_data import add_counts
 
 
 def merge_fits(
@@ -62,12 +63,13 @@ def merge_fits(
             positions = a.positions * (1 - share) + b.positions * share
         whole: dict[str, Any] = {key: merge(getattr(a, key), getattr(b, key)) for key in TENSORS}
         merged[name] = keep(replace(a, positions=positions, inputs=inputs, bases=bases, **whole))
-    log_likelihood = None
+    log_likelihood, counts = None, add_counts([first.counts, second.counts])
     if first.log_likelihood is not None and second.log_likelihood is not None:
         log_likelihood = first.log_likelihood + second.log_likelihood
     unreached = {name: why for name, why in one.unreached.items() if name not in merged}
     # the second fit has taken in what the first knew of inputs
-    return Fit(merged, DataSummary(total, first.num_outputs, log_likelihood), unreached, other.novelty)
+    summary = DataSummary(total, first.num_outputs, log_likelihood, counts)
+    return Fit(merged, summary, unreached, other.novelty, one.odd)
 
 
 def _no_information(like: Curvature) -> Curvature:

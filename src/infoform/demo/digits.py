@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infoform.laplace import Laplace
+from infoform.metrics import ece
 from infoform.options import FitOptions
 from infoform.posteriors import Inf, Structure
 from infoform.prediction import Prediction
@@ -171,11 +172,8 @@ def class_probs(prediction: Prediction) -> Tensor:  # -> (N, C)
 
 def measure(probs: Tensor, labels: Tensor, bins: int) -> tuple[float, float, float]:
     """Return accuracy, negative log-likelihood and expected calibration error."""
-    from torchmetrics.classification import MulticlassCalibrationError
-
     accuracy = float((probs.argmax(1) == labels).double().mean())
-    calibration = MulticlassCalibrationError(num_classes=probs.shape[1], n_bins=bins)
-    return accuracy, negative_log_likelihood(probs, labels), float(calibration(probs, labels))
+    return accuracy, negative_log_likelihood(probs, labels), ece(probs, labels, bins=bins)
 
 
 def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infoform.common.figures import save_figure
 from infoform.demo.digits import DigitsResult
 from infoform.demo.toy import ToyResult
 
@@ -29,7 +30,7 @@ def draw_toy(result: ToyResult, path: Path) -> None:
     panels[0][0].set_ylabel("y")
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def draw_reliability(result: DigitsResult, bins: int, path: Path) -> None:
@@ -63,7 +64,7 @@ def draw_reliability(result: DigitsResult, bins: int, path: Path) -> None:
     panels[1][0].set_ylabel("share of images")
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def reliability(probs: Tensor, labels: Tensor, bins: int) -> tuple[Any, Any, Any]:  # (N, C), (N,) -> three of (bins,)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from infoform.common.whole_files import write_text
 from infoform.experiments import get_experiment
 from infoform.pages.markdown import facts, folded
 from infoform.pages.numbers import duration
@@ -18,7 +19,7 @@ def write_page(name: str, result: Result, docs: Path, *, notes: str | None = Non
     get_experiment(name).charts(result, docs / "images")
     path = docs / "experiments" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
     return path
 
 

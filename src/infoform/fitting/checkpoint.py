@@ -8,9 +8,7 @@ in memory.
 
 import json
 import math
-import os
 import re
-import shutil
 import signal
 import threading
 import time
@@ -26,11 +24,16 @@ import torch
 from torch import Tensor
 
 from infoform.common import files as storage
+from infoform.common.bad_files import BadFileError, refusing
+from infoform.common.json_values import from_json
 from infoform.common.same_work import Difference, Identity, refusal
+from infoform.common.whole_files import sweep
 
 SHARE = 0.05  # share of the time, at most, that is spent on writing, unless the fit is to be written after every batch
 SHOWN = 3  # differences that an error names
 FINISHED = 3  # the stage after both passes, of a group of layers that waits for the other groups
+LOOSEST = 1000  # room that a tensor's numbers may be spread over, in terms of their own
+GROUP = re.compile(r"group-\d+")
 NAME = re.compile(r"pass-(\d+)(?:\.(\d+)-of-(\d+))?\.safetensors")
 
 
@@ -41,6 +44,21 @@ class Snapshot:
     stage: int  # number of the pass
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Any]  # what JSON can hold
+
+
+@dataclass(frozen=True)
+class _Pass:
+    stage: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The metadata of a snapshot's file, as JSON holds them."""
+
+    checkpoint: _Pass
+    identity: Mapping[str, Any]
+    strides: Mapping[str, list[int]]
 
 
 class Checkpoint:
@@ -54,15 +72,16 @@ class Checkpoint:
         process: int = 0,
         processes: int = 1,
         whole: Path | None = None,
+        lasting: bool = False,
     ) -> None:
         if not 0 <= every < math.inf:
             raise ValueError(f"checkpoint_every must be a number of seconds, at least 0, got {every!r}.")
         self.folder = Path(folder)
         self._whole = whole  # the folder of a fit in groups, of which this is one
+        self._lasting = lasting  # whether the files stay until whoever saves the fit discards them
         self._every = every
         self._process, self._processes = process, processes
         self._ending = "" if processes == 1 else f".{process}-of-{processes}"
-        self._scratch = self.folder / f".writing{self._ending}"  # holds nothing but what is being written
         self._identity: dict[str, Any] = {}
         self._next = math.inf  # when to write again
         self._asked = False  # to stop, by Ctrl-C
@@ -80,7 +99,11 @@ class Checkpoint:
             process=self._process,
             processes=self._processes,
             whole=self.folder,
+            lasting=self._lasting,
         )
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     @contextmanager
     def open(self, identity: Mapping[str, Any]) -> Iterator[None]:
@@ -99,10 +122,11 @@ class Checkpoint:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._identity = json.loads(json.dumps(identity))
         self._asked, self._next = False, time.monotonic() + self._every
-        shutil.rmtree(self._scratch, ignore_errors=True)  # left by a process that was killed while it wrote
+        sweep(self.folder)
         with self._waiting():
             yield
-        self.remove(1, 2)
+        if not self._lasting:
+            self.remove(1, 2)
 
     def stage(self) -> int:
         """Return the pass that the latest file is about; 0 where there is none."""
@@ -132,25 +156,34 @@ class Checkpoint:
             tensors, saved = storage.read_file(path)
         except ValueError as error:
             reason = str(error).rsplit(";", 1)[0]
-            raise ValueError(f"the checkpoint cannot be read: {reason}; {remedy}.") from error
+            raise BadFileError(f"the checkpoint cannot be read: {reason}; {remedy}.") from error
         if "checkpoint" not in saved:
-            raise ValueError(f"'{path}' is a saved posterior and no checkpoint; {remedy}.")
-        differences = Identity(self._identity).differences(saved["identity"])
-        if differences:
-            what = f"the checkpoint '{path}' is of another fit"
-            raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
-        strides = saved["strides"]
-        restored = {name: _laid_out(tensor, strides.get(name), device) for name, tensor in tensors.items()}
-        return Snapshot(saved["checkpoint"]["stage"], restored, saved["checkpoint"]["values"])
+            raise BadFileError(f"'{path}' is a saved posterior and no checkpoint; {remedy}.")
+        with self.refusing(stage):
+            about = from_json(_Saved, {key: saved[key] for key in ("checkpoint", "identity", "strides")})
+            differences = Identity(self._identity).differences(about.identity)
+            if differences:
+                what = f"the checkpoint '{path}' is of another fit"
+                raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
+            for name, one in tensors.items():
+                if name.startswith("sums/") and one.is_floating_point() and not one.isfinite().all():
+                    raise BadFileError(f"the checkpoint '{path}' has sums that are not finite ('{name}'); {remedy}.")
+            restored = {name: _laid_out(one, about.strides.get(name), device) for name, one in tensors.items()}
+            return Snapshot(about.checkpoint.stage, restored, about.checkpoint.values)
+
+    @contextmanager
+    def refusing(self, stage: int) -> Iterator[None]:
+        """Turn whatever values of a snapshot's file lead to into a BadFileError."""
+        with refusing(f"the checkpoint '{self._path(stage)}'", "name another folder, or delete it to start again"):
+            yield
 
     def write(self, snapshot: Snapshot) -> None:
         """Write a snapshot in the place of the one that was written of its pass before."""
         started = time.monotonic()
         strides = {name: list(one.stride()) for name, one in snapshot.tensors.items() if not one.is_contiguous()}
         path = self._path(snapshot.stage)
-        self._scratch.mkdir(exist_ok=True)
         storage.write_file(
-            self._scratch / path.name,
+            path,
             snapshot.tensors,
             {
                 "checkpoint": {"stage": snapshot.stage, "values": dict(snapshot.values)},
@@ -158,8 +191,6 @@ class Checkpoint:
                 "strides": strides,
             },
         )
-        os.replace(self._scratch / path.name, path)
-        self._scratch.rmdir()
         now = time.monotonic()
         self._next = now + (max(self._every, (now - started) / SHARE) if self._every else 0)
 
@@ -167,8 +198,21 @@ class Checkpoint:
         for stage in stages:
             self._path(stage).unlink(missing_ok=True)
 
+    def discard(self) -> None:
+        """Remove the files of a fit that has been saved, and the folder if nothing else is in it."""
+        for path in sorted(self.folder.glob("pass-*.safetensors")):
+            if NAME.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        for group in sorted(self.folder.glob("group-*")):
+            if GROUP.fullmatch(group.name):
+                Checkpoint(group).discard()
+        with suppress(OSError):
+            self.folder.rmdir()
+
     def clear(self) -> None:
         """Remove the files of a group, and its folder when all processes have done so."""
+        if self._lasting:
+            return
         self.remove(*range(1, FINISHED + 1))
         with suppress(OSError):
             self.folder.rmdir()
@@ -222,4 +266,7 @@ def _described(difference: Difference) -> str:
 def _laid_out(tensor: Tensor, stride: Sequence[int] | None, device: torch.device) -> Tensor:
     # memory of its own: products with numbers that begin at odd addresses of a file are rounded in another way
     layout = tensor.stride() if stride is None else tuple(stride)
+    reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, layout, strict=True))
+    if tensor.numel() and (min(layout, default=1) < 0 or reach > LOOSEST * max(1, tensor.numel())):
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} cannot have the strides {layout}")
     return torch.empty_strided(tensor.shape, layout, dtype=tensor.dtype, device=device).copy_(tensor)

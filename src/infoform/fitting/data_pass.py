@@ -11,9 +11,12 @@ from infoform.common.randomness import isolated
 from infoform.curvature.subsampling import as_tensor
 from infoform.fitting.accumulate import GradientAccumulator
 from infoform.fitting.fisher_gradients import FisherGradients, SampledUniforms, all_finite, is_finite
+from infoform.fitting.layer_check import LayerCheck
 from infoform.fitting.pass_plan import PassPlan
 from infoform.fitting.reader import BatchReader, PassProgress, ReadBatch
 from infoform.fitting.reading import BatchExamples, BatchPart, Reading
+from infoform.likelihoods.own_data import add_counts, look_like_pixels
+from infoform.network.batches import batch_size
 from infoform.network.capture import Call
 from infoform.novelty.fit_sums import NoveltySums
 
@@ -29,18 +32,26 @@ class DataPass:
         network: FisherGradients,
         reader: BatchReader,
         reading: Reading,
+        check: LayerCheck,
         novelty: NoveltySums | None = None,
     ) -> None:
         self._plan, self._accumulators = plan, accumulators
         self._network, self._reader, self._reading = network, reader, reading
-        self._novelty = novelty
+        self._check, self._novelty = check, novelty
         self._uniforms = SampledUniforms(reader.seed)
         self.progress = PassProgress()
 
-    def run(self, *, tick: Callable[[int], None], pause: Callable[[bool], None]) -> PassProgress:
+    def run(
+        self,
+        *,
+        check: Callable[[PassProgress], None],
+        tick: Callable[[int], None],
+        pause: Callable[[bool], None],
+    ) -> PassProgress:
         """Read the data once, add it to the sums, and return what is known of it.
 
         Args:
+            check: Is called now and then, and raises where the data are others than in the pass before.
             tick: Is called after each batch with the examples of it that were added.
             pause: Is called after each batch with False, and at the end of the data, before waiting gradients are
                 added, with True; the fit may be saved, or stopped, there.
@@ -48,7 +59,7 @@ class DataPass:
         progress = self.progress
         with isolated(self._reader.seed, loader=self._reader.loader):
             batches = self._reader.read(
-                progress, share=self._plan.share, skipped=lambda: tick(0), failed=lambda: pause(False)
+                progress, share=self._plan.share, check=check, skipped=lambda: tick(0), failed=lambda: pause(False)
             )
             for read in batches:
                 tick(self._add(read))
@@ -83,7 +94,9 @@ class DataPass:
             self.progress.examples += read.size
             return 0
         try:
-            return self._add_part(self._reading.cut(read.batch, self.progress.examples))
+            return self._add_part(
+                self._reading.cut(read.batch, self.progress.examples, divisible=self._check.divisible)
+            )
         except (ValueError, TypeError) as error:
             raise type(error)(f"in batch {self.progress.batches}: {error}") from error
 
@@ -92,9 +105,7 @@ class DataPass:
         if part.is_empty:
             progress.examples += part.whole or 0
             return 0
-        if self._novelty is not None:
-            self._novelty.begin(part.batch)
-        outputs, targets = self._network.forward(part, checked=self._plan.checked)
+        outputs, targets = self._forward(part)
         progress.called |= self._network.capture.calls.keys()
         progress.num_outputs = outputs.shape[1]
         if len(outputs) == 0:
@@ -105,8 +116,29 @@ class DataPass:
             self._novelty.add(outputs, targets, as_tensor(numbers))
         self._backward(outputs, targets, numbers, part)
         self._score(outputs, targets)
+        if progress.batches == 0 and self._plan.scored:
+            self._look_at(part)
         progress.examples += size
         return len(outputs)
+
+    def _forward(self, part: BatchPart) -> tuple[Tensor, Tensor | None]:  # (N, C), (N, ...)
+        """Return outputs and targets of a part, and look at layers that were never called before."""
+        capture = self._network.capture
+        if self._check.is_first and batch_size(part.batch):
+            self._check.look(capture.network, list(self._accumulators), part.batch, self.progress)
+        if self._novelty is not None:
+            self._novelty.excluded |= capture.network.axes.keys() | self.progress.odd.keys()
+            self._novelty.begin(part.batch)
+        outputs, targets = self._network.forward(part, checked=self._plan.checked)
+        if len(outputs) == 0 or not self._check.has_new(capture.calls):
+            self._check.note(capture.network, self.progress)
+            return outputs, targets
+        called = set(capture.calls)
+        del outputs, targets
+        capture.forget()  # the check needs the memory
+        self._check.look(capture.network, called, part.batch, self.progress)
+        self._check.checked |= called  # also those that the few examples of a check do not call, or with NaN outputs
+        return self._forward(part)
 
     def _backward(self, outputs: Tensor, targets: Tensor | None, numbers: range, part: BatchPart) -> None:
         """Send the Fisher vectors of a part back; the whole batch has these numbers."""
@@ -119,6 +151,7 @@ class DataPass:
             new_layer = not network.capture.calls.keys() <= self.progress.reached
             examples = self._reading.examples(vector, own, part, new_layer=new_layer)
             network.capture.backward(outputs, examples.masked(vector), self._sink(examples, first), last=last)
+            self._check.note(network.capture.network, self.progress)
             first = False
 
     def _sink(self, examples: BatchExamples, first: bool) -> Callable[[str, list[Call]], None]:
@@ -126,7 +159,7 @@ class DataPass:
 
         def add(name: str, calls: list[Call]) -> None:
             self.progress.reached.add(name)
-            if name in self._accumulators:
+            if name in self._accumulators and name not in self.progress.odd:
                 self._accumulators[name].add(calls, examples, first=first)
                 self._check_finite(name, calls)
 
@@ -146,6 +179,12 @@ class DataPass:
         # one example that is not finite spoils the sums, which are smaller than a shared layer's inputs
         return accumulator.is_finite()
 
+    def _look_at(self, part: BatchPart) -> None:
+        """Count inputs that look like raw pixels, in the first batch."""
+        first = next(iter(part.batch.tensors()), None)
+        if first is not None and look_like_pixels(first):
+            self.progress.counts = add_counts([self.progress.counts, {"pixels": 1}])
+
     def _score(self, outputs: Tensor, targets: Tensor | None) -> None:
         """Add the likelihood of the labels, where the pass sums it."""
         if targets is None or not self._plan.scored:
@@ -155,3 +194,5 @@ class DataPass:
         exact = in_double(outputs.detach())
         labels = targets.to(exact) if targets.is_floating_point() else targets.to(exact.device)
         self.progress.log_likelihood += float(self._network.likelihood.log_prob(exact, labels).sum())
+        counted = self._network.likelihood.count(exact, labels)
+        self.progress.counts = add_counts([self.progress.counts, counted])

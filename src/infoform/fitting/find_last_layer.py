@@ -1,4 +1,4 @@
-"""Which layer `layers="last"` means, found from the first batch of a loader."""
+"""The name of the layer that `layers="last"` means, found from the first batch of a loader."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -10,17 +10,13 @@ from infoform.common.processes import Processes
 from infoform.common.randomness import isolated
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import batch_size, device_of, read_batch
-from infoform.network.coverage import find_layers
-from infoform.network.last_layer import select_last_layer
-from infoform.network.layer import Layer
-
-Selection = tuple[dict[str, Layer], dict[str, str]]  # layers by name, and why other parameters are held fixed
+from infoform.network.last_layer import trace_last_layer
 
 
 def find_last_layer(
     model: nn.Module, likelihood: Likelihood, loader: Iterable[Any], *, seed: int
-) -> tuple[Selection, Iterable[Any]]:
-    """Find the last layer, and return it with a loader that gives all of the data.
+) -> tuple[str, Iterable[Any]]:
+    """Find the last layer, and return its name with a loader that gives all of the data.
 
     Args:
         model: The network.
@@ -39,14 +35,13 @@ def find_last_layer(
                 read.append(raw)
                 batch = read_batch(raw, device_of(model))
                 if batch_size(batch):
-                    found = select_last_layer(model, batch, likelihood.check_outputs)
+                    found = trace_last_layer(model, batch, likelihood.check_outputs)
                     break
-        names = [one for one in processes.gather(None if found is None else next(iter(found[0]))) if one is not None]
+        names = [one for one in processes.gather(found) if one is not None]
         if not names:
             raise ValueError(
                 "the loader gave no examples; a fit needs at least one batch (was the loader read before?)."
             )
         if len(set(names)) > 1:
             raise ValueError(f"layers='last' must be one layer in all processes, got {sorted(set(names))}; name it.")
-    selection = find_layers(model, names[:1]) if found is None else found
-    return selection, chain(read, loader) if isinstance(loader, Iterator) else loader
+    return names[0], chain(read, loader) if isinstance(loader, Iterator) else loader

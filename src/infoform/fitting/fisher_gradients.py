@@ -42,7 +42,6 @@ class FisherGradients:
         outputs = self.likelihood.check_outputs(self.capture.forward(part))
         if not all_finite(outputs):
             raise ValueError(f"the outputs must be finite, got NaN or infinity{self._first_bad_layer()}.")
-        self._check_batch_first(len(outputs))
         if len(outputs) == 0:
             return outputs, None
         if batch.targets is not None:
@@ -62,16 +61,6 @@ class FisherGradients:
         vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
         for number, vector in enumerate(vectors, start=1):
             yield vector, number == count
-
-    def _check_batch_first(self, examples: int) -> None:
-        for name, calls in self.capture.calls.items():
-            for call in calls:
-                if call.inputs.shape[0] != examples:
-                    raise ValueError(
-                        f"the first axis of a layer's inputs must be the batch ({examples} examples), "
-                        f"got shape {tuple(call.inputs.shape)} in layer '{name}'; exclude it with layers=, "
-                        "or make the model batch-first."
-                    )
 
     def _first_bad_layer(self) -> str:
         for name, calls in self.capture.calls.items():

@@ -17,6 +17,7 @@ from infoform.fitting.fisher_gradients import FisherGradients, check_independenc
 from infoform.fitting.fit_state import FitState, UnreachedError
 from infoform.fitting.fit_task import FitTask
 from infoform.fitting.keeper import keeping
+from infoform.fitting.layer_check import LayerCheck
 from infoform.fitting.pass_plan import PassPlan, plan_passes
 from infoform.fitting.pass_runner import PassRunner
 from infoform.fitting.reader import BatchReader
@@ -74,11 +75,13 @@ def fit_curvature(
             task.settings.seed,
             shard_of(loader, processes, seed=task.settings.seed),
             first_number=_num_examples(previous),
-            watched=keeper.watches,
         )
         recalling = RecallingCapture(capture, task.layers, limit=_keep_bytes(task, plans))
         network = FisherGradients(recalling, task.likelihood, task.settings.fisher, task.settings.fisher_samples)
-        runner = PassRunner(task, network, reader, processes, keeper, lambda what, size: bar(f"{label}{what}", size))
+        check = LayerCheck(task, may_change=previous is None)
+        runner = PassRunner(
+            task, network, reader, processes, keeper, lambda what, size: bar(f"{label}{what}", size), check
+        )
         state = FitState.begin(task, previous)
         keeper.resume(state.restore)
         for number, plan in enumerate(plans, start=1):
@@ -86,7 +89,8 @@ def fit_curvature(
             if number > state.passes and of_reached.layers:
                 runner.run(of_reached, state, label=f"pass {number} of {len(plans)}")
         capture.calls.clear()
-        fit = _result(task, state, previous)
+        with keeper.refusing():
+            fit = _result(task, state, previous)
         keeper.finish(fit)
     return fit
 

@@ -18,6 +18,7 @@ from infoform.fitting.fit_memory import choose_groups, layer_memory
 from infoform.fitting.placement import Placement
 from infoform.network.batches import Batch, batch_size, read_batch
 from infoform.network.probe import probe_batch
+from infoform.novelty.memory import novelty_memory
 
 
 def fit_in_groups(
@@ -77,7 +78,8 @@ def _groups(task: FitTask, loader: Iterable[Any], *, max_memory: int, update: bo
             needed = layer_memory(task.layers, seen, task.request, task.settings)
             if update:  # what is measured and what it is merged to are there together
                 needed = {name: replace(one, sums=(one.sums[0], 2 * one.sums[1])) for name, one in needed.items()}
-            own = choose_groups(needed, budget=max_memory, stays=place.stays)
+            novelty = 0 if task.novelty_bytes is None else novelty_memory(seen.pooled, outputs=seen.outputs)
+            own = choose_groups(needed, budget=max_memory, stays=place.stays, novelty=novelty)
         # processes have batches of their own, but must fit the same layers at a time: the most cautious decides
         every = [one for one in processes.gather(own) if one is not None]
     return max(every, key=len, default=[list(task.layers)])
@@ -104,7 +106,8 @@ def _joined(fits: Sequence[Fit], *, order: Iterable[str]) -> Fit:
     unreached = {name: reason for fit in fits for name, reason in fit.unreached.items()}
     summary = next(fit.summary for fit in fits if fit.curvature)  # of a group that was reached, and read to the end
     novelty = next((fit.novelty for fit in fits if fit.novelty is not None), None)
-    return Fit({name: curvature[name] for name in order if name in curvature}, summary, unreached, novelty)
+    odd = frozenset().union(*(fit.odd for fit in fits))
+    return Fit({name: curvature[name] for name in order if name in curvature}, summary, unreached, novelty, odd)
 
 
 def _first_batch(loader: Iterable[Any], seed: int, place: Placement) -> Batch | None:

@@ -72,51 +72,59 @@ def peak_bytes(layers: Iterable[LayerMemory]) -> int:
     return sums + max(moving, max(one.eigen + one.sums[1] for one in given))
 
 
-def choose_groups(given: Mapping[str, LayerMemory], *, budget: int, stays: bool) -> list[list[str]]:
+def choose_groups(given: Mapping[str, LayerMemory], *, budget: int, stays: bool, novelty: int = 0) -> list[list[str]]:
     """Return the names of the layers that are fitted together, as many in each group as the budget holds.
 
     Args:
         given: The memory of each layer, in the order of their calls.
         budget: Bytes that a group may take.
         stays: Whether the curvature of finished layers takes memory of the same device.
+        novelty: Bytes that the first group holds for novelty, which sees all layers in its pass.
 
     Raises:
         ValueError: A layer alone takes more than the budget.
     """
     groups: list[list[str]] = []
-    finished = 0
+    finished, beside = 0, novelty
     for name, one in given.items():
-        if groups and finished + peak_bytes(given[other] for other in [*groups[-1], name]) <= budget:
+        if groups and finished + beside + peak_bytes(given[other] for other in [*groups[-1], name]) <= budget:
             groups[-1].append(name)
             continue
-        if groups and stays:
-            finished += sum(given[other].result for other in groups[-1])
-        least = finished + peak_bytes([one])
+        if groups:
+            beside = 0
+            finished += sum(given[other].result for other in groups[-1]) if stays else 0
+        least = finished + beside + peak_bytes([one])
         if least > budget:
-            raise ValueError(_too_little(name, one, budget, least, finished))
+            raise ValueError(_too_little(name, one, budget, least, finished, beside))
         groups.append([name])
     return groups
 
 
-def largest_peak(given: Mapping[str, LayerMemory], groups: Sequence[Sequence[str]], *, stays: bool) -> int:
+def largest_peak(
+    given: Mapping[str, LayerMemory], groups: Sequence[Sequence[str]], *, stays: bool, novelty: int = 0
+) -> int:
     """Return the most bytes that a fit in these groups holds at a time; the arguments are as for `choose_groups`."""
     peak = finished = 0
-    for group in groups:
-        peak = max(peak, finished + peak_bytes(given[name] for name in group))
+    for number, group in enumerate(groups):
+        beside = novelty if number == 0 else 0
+        peak = max(peak, finished + beside + peak_bytes(given[name] for name in group))
         finished += sum(given[name].result for name in group) if stays else 0
     return peak
 
 
-def _too_little(name: str, one: LayerMemory, budget: int, least: int, finished: int) -> str:
+def _too_little(name: str, one: LayerMemory, budget: int, least: int, finished: int, novelty: int) -> str:
     parts = {
         "activations of a batch": one.activations,
         "patches and gradients": one.waiting + one.working,
         "statistics": max(one.sums),
         "eigendecompositions": one.eigen,
         "layers that are finished": finished,
+        "novelty": novelty,
     }
     told = ", ".join(f"{show_bytes(size)} for {what}" for what, size in parts.items() if size)
     remedy = "offload= what is finished, smaller batches or" if finished else "smaller batches, a smaller chunk= or"
+    if novelty:
+        remedy = f"FitOptions(novelty=False), {remedy}"
     return (
         f"max_memory must be at least {show_bytes(least)} for layer '{name}' ({told}), got {show_bytes(budget)}; "
         f"use {remedy} fewer layers=."

@@ -1,7 +1,7 @@
 """How far a fit has come: what the passes so far have left behind for the next one, and for the result."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -28,6 +28,9 @@ class UnreachedError(ValueError):
         super().__init__(
             "a gradient must reach at least one layer, and none did "
             f"('{name}': {reason}); check for torch.no_grad() in the model."
+            if name not in fit.odd
+            else f"at least one layer must be able to have a posterior, and none is ('{name}': {reason}); change the "
+            "model's forward there."
         )
         self.fit = fit
 
@@ -43,6 +46,7 @@ class FitState:
     summary: DataSummary | None = None  # of the data
     selection: Selection | None = None  # of examples, where the first pass has selected some
     novelty: NoveltySums | None = None  # where it is collected
+    odd: dict[str, str] = field(default_factory=dict)  # layers that are held fixed, and why
     resumed: bool = False  # whether the fit was stopped before, and went on
     _under_way: PassState | None = None  # where the pass was in which it was stopped
 
@@ -61,25 +65,27 @@ class FitState:
 
         A second pass over more of the data may reach more layers, too late for a basis.
         """
-        return self.layers if self.first is None else self.first.reached
+        return self.layers if self.first is None else self.first.reached - self.odd.keys()
 
     @property
     def unreached(self) -> dict[str, str]:
         """Return why no gradient has reached the other layers."""
-        called = set() if self.first is None else self.first.called
-        return {name: _why_unreached(name in called) for name in self.layers if name not in self.reached}
+        first = PassProgress() if self.first is None else self.first
+        reasons = {name: _why_unreached(name, first) for name in self.layers if name not in self.reached}
+        return reasons | self.odd
 
     def finish_pass(self, plan: PassPlan, progress: PassProgress, selection: Selection | None) -> None:
         """Take in what a pass of all processes has found, and raise if it read other data than the first."""
         if self.first is None:
             self.first = progress
+        self.odd |= progress.odd
         self._check_same_data(plan, progress)
         if self.summary is None or plan.scored:
             self.summary = progress.summary()
         self.selection = self.selection if selection is None else selection
         self.passes += 1
         if len(self.unreached) == len(self.layers):
-            raise UnreachedError(Fit({}, self.summary, self.unreached))
+            raise UnreachedError(Fit({}, self.summary, self.unreached, odd=frozenset(self.odd)))
 
     def finish(self, task: FitTask, previous: Fit | None, keep: Callable[[Curvature], Curvature]) -> Fit:
         """Return the fit when all passes are over.
@@ -99,7 +105,7 @@ class FitState:
             novelty = self.novelty.finish(
                 budget=task.novelty_bytes, previous=None if previous is None else previous.novelty
             )
-        return Fit(curvature, self.summary, self.unreached, novelty)
+        return Fit(curvature, self.summary, self.unreached, novelty, frozenset(self.odd))
 
     def go_on_with(self, restore: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None]) -> None:
         """Have a pass go on where it was stopped before, if it was."""
@@ -129,6 +135,7 @@ class FitState:
         """Go on from the snapshot of another object."""
         self.resumed, self.passes, values = True, saved.stage - 1, saved.values
         self.first = None if values["first"] is None else PassProgress.restored(values["first"])
+        self.odd = {} if self.first is None else dict(self.first.odd)
         self.summary = None if values["summary"] is None else DataSummary(**values["summary"])
         if "selection" in values:
             self.selection = Selection.restored(under(saved.tensors, "selection.."), values["selection"])
@@ -138,6 +145,15 @@ class FitState:
         for name, one in self.statistics.items():
             one.restore(under(saved.tensors, f"sums/{name}.."))
 
+    def check_same_batches(self, progress: PassProgress) -> None:
+        """Raise if a pass after the first reads other batches than the first, or in another order."""
+        if self.first is None:
+            return
+        for place, (before, now) in enumerate(zip(self.first.marks, progress.marks, strict=False)):
+            if before != now:
+                how = f"the first {2**place} batches are others" if place else "the first batch is another"
+                raise ValueError(self._other_data(how))
+
     def _check_same_data(self, plan: PassPlan, progress: PassProgress) -> None:
         assert self.first is not None
         if plan.checked and progress.examples != self.first.examples:
@@ -145,14 +161,22 @@ class FitState:
                 f"the loader must give the same data in both passes, got {self.first.examples} examples, then "
                 f"{progress.examples}; pass a DataLoader or a list."
             )
-        if self.resumed and progress.digest != self.first.digest:
-            raise ValueError(
-                "the loader must give the same data as before the fit was stopped, and the second pass saw others than "
-                "the first; use one whose order is reproducible, or delete the checkpoint to start again."
-            )
+        if progress.digest != self.first.digest:
+            raise ValueError(self._other_data(f"some of the {progress.batches} batches are others"))
+
+    def _other_data(self, how: str) -> str:
+        rule = "as before the fit was stopped" if self.resumed else "in every pass"
+        remedy = ", or delete the checkpoint to start again" if self.resumed else ""
+        return (
+            f"the loader must give the same data in the same order {rule}, and in pass {self.passes + 1} {how}; take "
+            "randomness that torch.manual_seed does not govern out of it (random transforms in persistent workers, the "
+            f"time), pass list(loader), or use structure='diag' or 'kfac', which need one pass{remedy}."
+        )
 
 
-def _why_unreached(called: bool) -> str:
-    if called:
+def _why_unreached(name: str, progress: PassProgress) -> str:
+    if name in progress.without_gradient:
+        return "it ran under torch.no_grad() during the fit"
+    if name in progress.called:
         return "no gradient reached it during the fit: its output does not influence the model's outputs"
     return "its forward was never called during the fit"

@@ -28,6 +28,8 @@ class FitTask:
     settings: FitSettings
     place: Placement
     novelty_bytes: int | None = None  # about what novelty may store; None where it is not collected
+    named: frozenset[str] = frozenset()  # layers that the user named one by one: refused, not held fixed, where odd
+    check: bool = True  # whether captured gradients of a few examples are compared with autograd's
     keep_bytes: int = KEEP_BYTES  # for what a last layer saw: a second pass need not run the network on these examples
 
     def of(self, names: Collection[str]) -> "FitTask":
@@ -50,6 +52,7 @@ class FitTask:
             "bases": sorted(self.request.bases),
             **{f"statistics '{name}'": _plain(value) for name, value in request.items()},
             "novelty": self.novelty_bytes,
+            "digests of data": "after 1, 2, 4, ... batches, and of all",  # earlier versions kept others
             "the fit before": None if previous is None else _digest(previous),
         }
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 
 from infoform.common.files import under
@@ -20,8 +20,6 @@ Take = Callable[[], Snapshot]  # returns all that is needed to go on from here
 class FitKeeper(ABC):
     """Is told how far a fit has come."""
 
-    watches: bool  # whether the data must be told from others, as the fit may go on in another process
-
     @abstractmethod
     def finished(self) -> Fit | None:
         """Return the fit if all processes have finished it before."""
@@ -29,6 +27,10 @@ class FitKeeper(ABC):
     @abstractmethod
     def resume(self, restore: Callable[[Snapshot], None]) -> None:
         """Go on from where all processes can, if the fit was stopped before."""
+
+    def refusing(self) -> AbstractContextManager[None]:
+        """Turn what values of a checkpoint lead to into a BadFileError, where the fit went on from one."""
+        return nullcontext()
 
     @abstractmethod
     def pause(self, take: Take, *, now: bool = False) -> None:
@@ -49,8 +51,6 @@ class FitKeeper(ABC):
 
 class ForgettingKeeper(FitKeeper):
     """Saves nothing."""
-
-    watches = False
 
     def finished(self) -> Fit | None:
         return None
@@ -74,15 +74,16 @@ class ForgettingKeeper(FitKeeper):
 class CheckpointKeeper(FitKeeper):
     """Saves the fit of this process in a checkpoint, in step with those of the other processes."""
 
-    watches = True
-
     def __init__(self, checkpoint: Checkpoint, processes: Processes, place: Placement) -> None:
         self._checkpoint, self._processes, self._place = checkpoint, processes, place
+        self._resumed: int | None = None  # the pass that the fit went on from
 
     def finished(self) -> Fit | None:
         checkpoint = self._checkpoint
         if checkpoint.lasts and all(stage == FINISHED for stage in self._processes.gather(checkpoint.stage())):
-            return _unpack_fit(checkpoint.read(FINISHED, device=self._place.target), self._place)
+            saved = checkpoint.read(FINISHED, device=self._place.target)
+            with checkpoint.refusing(FINISHED):
+                return _unpack_fit(saved, self._place)
         return None
 
     def resume(self, restore: Callable[[Snapshot], None]) -> None:
@@ -93,7 +94,13 @@ class CheckpointKeeper(FitKeeper):
             self._checkpoint.read(own, device=self._place.device)  # which refuses to have another fit's file removed
         self._checkpoint.remove(*range(stage + 1, FINISHED + 1))
         if stage:
-            restore(self._checkpoint.read(stage, device=self._place.device))
+            saved = self._checkpoint.read(stage, device=self._place.device)
+            self._resumed = stage
+            with self.refusing():
+                restore(saved)
+
+    def refusing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._resumed is None else self._checkpoint.refusing(self._resumed)
 
     def pause(self, take: Take, *, now: bool = False) -> None:
         self._checkpoint.pause(take, now=now)
@@ -133,7 +140,12 @@ def _pack_fit(fit: Fit) -> Snapshot:
     packed = {name: pack_curvature(one) for name, one in fit.curvature.items()}
     tensors = {f"{name}..{key}": value for name, (own, _) in packed.items() for key, value in own.items()}
     curvature = {name: settings for name, (_, settings) in packed.items()}
-    values = {"curvature": curvature, "summary": asdict(fit.summary), "unreached": dict(fit.unreached)}
+    values = {
+        "curvature": curvature,
+        "summary": asdict(fit.summary),
+        "unreached": dict(fit.unreached),
+        "odd": sorted(fit.odd),
+    }
     if fit.novelty is not None:
         known, values["novelty"] = pack_known(fit.novelty)
         tensors |= {f"novelty//{key}": value for key, value in known.items()}
@@ -148,4 +160,7 @@ def _unpack_fit(saved: Snapshot, place: Placement) -> Fit:
     novelty = None
     if "novelty" in saved.values:
         novelty = unpack_known(under(saved.tensors, "novelty//"), saved.values["novelty"])
-    return Fit(curvature, DataSummary(**saved.values["summary"]), saved.values["unreached"], novelty)
+    values = saved.values
+    return Fit(
+        curvature, DataSummary(**values["summary"]), values["unreached"], novelty, frozenset(values.get("odd", ()))
+    )

@@ -1,11 +1,12 @@
 """Carries out one pass of a fit's plan: bases that it measures along, the data, and the sums of all processes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 from infoform.common.files import under
 from infoform.common.processes import Processes
+from infoform.common.progress import known_length
 from infoform.fitting.accumulate import GradientAccumulator
 from infoform.fitting.chunks import ChunkLimits
 from infoform.fitting.data_pass import DataPass
@@ -14,6 +15,7 @@ from infoform.fitting.fisher_gradients import FisherGradients
 from infoform.fitting.fit_state import FitState
 from infoform.fitting.fit_task import FitTask
 from infoform.fitting.keeper import FitKeeper
+from infoform.fitting.layer_check import LayerCheck
 from infoform.fitting.layer_statistics import LayerStatistics
 from infoform.fitting.pass_plan import PassPlan, Statistic
 from infoform.fitting.reader import BatchReader
@@ -32,6 +34,7 @@ class PassRunner:
     processes: Processes
     keeper: FitKeeper
     bar: Bar
+    check: LayerCheck
 
     def run(self, plan: PassPlan, state: FitState, *, label: str) -> None:
         """Sum what a pass is to sum over the data of all processes, and take it into the state.
@@ -50,13 +53,21 @@ class PassRunner:
         reading = self._reading(plan, state)
         novelty = state.novelty if plan.scored else None  # that pass reads every example once
         data_pass = DataPass(
-            plan, accumulators, network=self.network, reader=self.reader, reading=reading, novelty=novelty
+            plan,
+            accumulators,
+            network=self.network,
+            reader=self.reader,
+            reading=reading,
+            check=self.check,
+            novelty=novelty,
         )
-        state.go_on_with(data_pass.restore)
+        with self.keeper.refusing():
+            state.go_on_with(data_pass.restore)
         loader = self.reader.loader
         with nullcontext() if novelty is None else novelty.watching():
             own = data_pass.run(
-                tick=self.bar(label, len(loader) if isinstance(loader, Sized) else None),
+                check=state.check_same_batches,
+                tick=self.bar(label, known_length(loader)),
                 pause=lambda now: self.keeper.pause(lambda: state.snapshot(data_pass.state()), now=now),
             )
         selection = reading.selection()

@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from infoform.common.processes import Processes
+from infoform.common.tensor_file import write_tensors
 from infoform.curvature.curvature import Curvature, pack_curvature, unpack_curvature
 from infoform.network.batches import device_of
 
@@ -71,12 +71,7 @@ class Placement:
         processes = Processes.running()
         ending = "" if processes.count == 1 else f".{processes.rank}-of-{processes.count}"
         path = self.folder / f"layer-{quote(name, safe='')}{ending}.safetensors"
-        writing = path.with_name(f".{path.name}.tmp")  # an older file may still be read by an earlier fit
-        try:
-            save_file({key: one.cpu().contiguous() for key, one in tensors.items()}, writing)
-            os.replace(writing, path)
-        finally:
-            writing.unlink(missing_ok=True)
+        write_tensors(path, tensors)  # in the place of an older file, which an earlier fit may still read
         return _views(path, tensors)
 
 

@@ -9,7 +9,8 @@ import torch
 
 from infoform.common.digest import update_digest
 from infoform.likelihoods import DataSummary
-from infoform.network.batches import Batch, batch_size, read_batch, split_batch
+from infoform.likelihoods.own_data import add_counts
+from infoform.network.batches import Batch, batch_size, is_divisible, read_batch, split_batch
 from infoform.network.sharding import Shard
 
 
@@ -21,23 +22,33 @@ class PassProgress:
     examples: int = 0
     num_outputs: int = 0
     log_likelihood: float = 0.0
+    counts: dict[str, float] = field(default_factory=dict)  # of answers and targets, see infoform.likelihoods.own_data
     labelled: bool = True  # whether all examples so far had labels, and were scored
-    digest: int = 0  # of all batches, where the fit keeps checkpoints
-    opening: int | None = None  # digest of the first batch
+    digest: int = 0  # of all batches
+    marks: list[int] = field(default_factory=list)  # digests of the first 1, 2, 4, 8, ... batches
     called: set[str] = field(default_factory=set)  # layers whose module ran
     reached: set[str] = field(default_factory=set)  # layers that a gradient came back to
+    odd: dict[str, str] = field(default_factory=dict)  # layers that must be held fixed, and why
+    without_gradient: set[str] = field(default_factory=set)  # layers that ran under torch.no_grad()
+
+    @property
+    def opening(self) -> int | None:
+        """Return the digest of the first batch."""
+        return self.marks[0] if self.marks else None
 
     def summary(self) -> DataSummary:
-        return DataSummary(self.examples, self.num_outputs, self.log_likelihood if self.labelled else None)
+        if not self.labelled:
+            return DataSummary(self.examples, self.num_outputs, None)
+        return DataSummary(self.examples, self.num_outputs, self.log_likelihood, self.counts)
 
     def state(self) -> dict[str, Any]:
         """Return the same as plain values, for a checkpoint."""
-        return vars(self) | {"called": sorted(self.called), "reached": sorted(self.reached)}
+        return vars(self) | {name: sorted(getattr(self, name)) for name in _SETS}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> "PassProgress":
         """Undo `state`."""
-        return cls(**state | {"called": set(state["called"]), "reached": set(state["reached"])})
+        return cls(**state | {name: set(state[name]) for name in _SETS})
 
     def of_all(self, others: Iterable["PassProgress"]) -> "PassProgress":
         """Return what this process knows when all processes, of which it is one, have told what they know."""
@@ -47,12 +58,18 @@ class PassProgress:
             sum(one.examples for one in every),
             max(one.num_outputs for one in every),
             sum(one.log_likelihood for one in every),
+            add_counts([one.counts for one in every]),
             all(one.labelled for one in every),
             self.digest,
-            self.opening,
+            self.marks,
             set().union(*(one.called for one in every)),
             set().union(*(one.reached for one in every)),
+            {name: reason for one in reversed(every) for name, reason in one.odd.items()},
+            set().union(*(one.without_gradient for one in every)),
         )
+
+
+_SETS = ("called", "reached", "without_gradient")
 
 
 @dataclass(frozen=True)
@@ -73,13 +90,13 @@ class BatchReader:
     seed: int  # of the random numbers that a shuffling loader draws
     shard: Shard = field(default_factory=Shard)  # this process' part of the data
     first_number: int = 0  # of the first example: earlier fits have used the numbers before
-    watched: bool = False  # whether digests of all batches are taken, so that a stopped fit can tell its own data
 
     def read(
         self,
         progress: PassProgress,
         *,
         share: float,
+        check: Callable[[PassProgress], None],
         skipped: Callable[[], None],
         failed: Callable[[], None],
     ) -> Iterator[ReadBatch]:
@@ -88,6 +105,7 @@ class BatchReader:
         Args:
             progress: How far the pass has come; the caller counts batches and examples, this the digests.
             share: Share of the batches, evenly spread, that are used.
+            check: Is called after 1, 2, 4, ... batches; raises where they are others than in the pass before.
             skipped: Is called for each batch that was read before.
             failed: Is called when the loader raises an error at a batch that was not read before.
         """
@@ -102,12 +120,13 @@ class BatchReader:
                 if count >= done:
                     failed()  # Ctrl-C ends a loader's workers, too
                 raise
-            digest = update_digest(raw, digest) if self.watched else 0
-            if count == 0:
-                progress.opening = update_digest(raw, 0)
+            digest = update_digest(raw, digest)
             count += 1
             if count > done:
                 progress.digest = digest
+                if count & (count - 1) == 0:
+                    progress.marks.append(digest)
+                    check(progress)
                 yield self._prepare(raw, progress, share)
                 continue
             skipped()
@@ -142,4 +161,9 @@ class BatchReader:
         if self.shard.total is None:
             return ReadBatch(batch, batch_size(batch), used)
         fresh = len(self.shard.numbers(progress.examples, batch_size(batch)))  # the others are copies
+        if fresh < batch_size(batch) and not is_divisible(batch):
+            raise ValueError(
+                "the last batch of a DistributedSampler has copies of examples, and examples cannot be taken out of "
+                "batches like these; use DistributedSampler(drop_last=True), or tensors with one row an example."
+            )
         return ReadBatch(next(split_batch(batch, max(1, fresh))), fresh, used and fresh > 0)

@@ -58,8 +58,14 @@ class BatchExamples:
 class Reading(ABC):
     """A way to read the examples of a pass."""
 
-    def cut(self, batch: Batch, start: int) -> BatchPart:
-        """Return the part of a batch that goes through the network, after `start` examples of this process: all."""
+    def cut(self, batch: Batch, start: int, *, divisible: bool = True) -> BatchPart:
+        """Return the part of a batch that goes through the network, after `start` examples of this process: all.
+
+        Args:
+            batch: The batch.
+            start: Examples that this process has read before.
+            divisible: Whether examples can be taken out of batches that look like it.
+        """
         return BatchPart(batch, start)
 
     @abstractmethod
@@ -129,11 +135,11 @@ class RereadingSelected(Reading):
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
 
-    def cut(self, batch: Batch, start: int) -> BatchPart:
+    def cut(self, batch: Batch, start: int, *, divisible: bool = True) -> BatchPart:
         size = batch_size(batch)
         rows = self._selection.selected[start : start + size].nonzero().squeeze(1)
         device = next((one.device for one in batch.tensors()), rows.device)
-        some = select_rows(batch, rows.to(device))
+        some = select_rows(batch, rows.to(device)) if divisible else None
         # a batch that cannot be cut goes through the network whole, and nothing is sent back to the other examples
         return BatchPart(batch, start) if some is None else BatchPart(some, start, rows, size)
 

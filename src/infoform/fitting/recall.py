@@ -98,6 +98,10 @@ class RecallingCapture:
         return self._capture.calls
 
     @property
+    def network(self) -> Capture:
+        return self._capture
+
+    @property
     def nbytes(self) -> int:
         return self._capture.nbytes
 
@@ -112,6 +116,11 @@ class RecallingCapture:
         self.calls.clear()
         self.calls[name] = [Call(seen.module, seen.inputs, seen.inputs._version)]
         return seen.outputs
+
+    def forget(self) -> None:
+        """Give the memory of the last forward pass free, which nothing is sent back through."""
+        self._outputs = self._recalled = None
+        self.calls.clear()
 
     def backward(self, outputs: Tensor, vector: Tensor, sink: GradientSink, *, last: bool = True) -> None:
         """Send `vector` back to the layers, as `Capture.backward` does."""

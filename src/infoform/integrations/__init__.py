@@ -5,6 +5,8 @@
 | `infoform.integrations.sklearn` | `InfClassifier`, `InfRegressor` |
 | `infoform.integrations.lightning` | `LaplaceCallback` |
 | `infoform.integrations.huggingface` | `laplace_of_trainer` |
+| `infoform.integrations.hub` | `HubLaplace` |
+| `infoform.integrations.mlflow` | `LaplaceModel`, `log_laplace` |
 | `infoform.integrations.tables` | `to_pandas` |
 | `infoform.integrations.tensorboard` | `log_prediction` |
 """

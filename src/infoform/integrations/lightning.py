@@ -4,12 +4,17 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
-import lightning
 import torch
 from torch import nn
 
+from infoform.common.extras import describe_missing
 from infoform.laplace import Laplace
 from infoform.likelihoods import Likelihood
+
+try:
+    import lightning
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"the callback needs {describe_missing('lightning')}", name=error.name) from error
 
 
 class LaplaceCallback(lightning.Callback):

@@ -1,7 +1,8 @@
 """scikit-learn estimators: `fit` trains a small network and fits its posterior.
 
-The estimators standardise the inputs, and a regressor its targets too. With `tune="validation"` they keep a part of the
-data out of training to choose the prior precision.
+The estimators standardise the inputs, and a regressor its targets too; what they return is in the data's own units.
+With `tune="validation"`, a classifier's default, they keep a part of the data out of training to choose the prior
+precision.
 """
 
 import warnings
@@ -11,19 +12,27 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from infoform.common.extras import describe_missing
 from infoform.integrations.networks import perceptron, train
+from infoform.integrations.units import in_units
+from infoform.integrations.weight_decay import choose_weight_decay
 from infoform.laplace import Laplace
 from infoform.posteriors import RankedStructure, get_structure
 from infoform.prediction import Prediction
 
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"the estimators need {describe_missing('sklearn')}", name=error.name) from error
+
 Array = NDArray[Any]
-TUNES = ("validation", "evidence")
+TUNES = ("auto", "validation", "evidence")
+WEIGHT_DECAY = 1e-4  # of a classifier, where none is given
 TRIALS = 13  # values of the prior precision that are tried, over ten decades
 
 
@@ -37,12 +46,12 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
         hidden: Sequence[int] = (50,),
         epochs: int = 100,
         learning_rate: float = 1e-2,
-        weight_decay: float = 1e-4,
+        weight_decay: float | None = None,
         batch_size: int = 128,
         structure: str = "inf",
         rank: int | float = 100,
         prior: str | None = None,
-        tune: str | float = "validation",
+        tune: str | float = "auto",
         validation_fraction: float = 0.1,
         kind: str = "auto",
         samples: int = 100,
@@ -70,7 +79,7 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
             X: The inputs, (N, A).
 
         Returns:
-            An `infoform.Prediction`; that of a regressor is in units of the standardised targets.
+            An `infoform.Prediction`, in the units of the data.
         """
         check_is_fitted(self)
         x = validate_data(self, X, reset=False, dtype=np.float64)
@@ -112,31 +121,48 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
         inputs = self._scaled(x)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         generator = torch.Generator().manual_seed(seed)
-        held = max(1, round(self.validation_fraction * len(x))) if self.tune == "validation" else 0
+        tune = self.tune
+        if tune == "auto":
+            tune = "evidence" if y.is_floating_point() else "validation"
+        held = max(1, round(self.validation_fraction * len(x))) if tune == "validation" else 0
         order = torch.randperm(len(x), generator=generator)
         learned, kept = order[held:], order[:held]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            factory = self.module or (lambda width, count: perceptron(width, count, self.hidden))
-            self.module_ = factory(x.shape[1], outputs).double()
-            train(
-                self.module_,
-                inputs[learned],
-                y[learned],
-                epochs=self.epochs,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                batch_size=self.batch_size,
-                generator=generator,
-            )
+
+            def trained(places: Tensor, weight_decay: float) -> nn.Module:
+                torch.manual_seed(seed)
+                factory = self.module or (lambda width, count: perceptron(width, count, self.hidden))
+                module = factory(x.shape[1], outputs).double()
+                train(
+                    module,
+                    inputs[places],
+                    y[places],
+                    epochs=self.epochs,
+                    learning_rate=self.learning_rate,
+                    weight_decay=weight_decay,
+                    batch_size=self.batch_size,
+                    generator=generator,
+                )
+                return module
+
+            self.weight_decay_ = self.weight_decay if self.weight_decay is not None else WEIGHT_DECAY
+            if self.weight_decay is None and y.is_floating_point():
+                folds = torch.Generator().manual_seed(seed)
+
+                def on_learned(places: Tensor, weight_decay: float) -> nn.Module:
+                    return trained(learned[places], weight_decay)
+
+                self.weight_decay_ = choose_weight_decay(on_learned, inputs[learned], y[learned], generator=folds)
+                generator.manual_seed(seed)
+            self.module_ = trained(learned, self.weight_decay_)
         structure = get_structure(self.structure)
         if isinstance(self.structure, str) and isinstance(structure, RankedStructure):
             structure = structure.with_options(rank=self.rank)
         laplace = Laplace(self.module_, likelihood, structure=structure, prior=self.prior, seed=seed)
         laplace.fit(self._batches(inputs[learned], y[learned]), progress=False)
-        if self.tune == "evidence":
+        if tune == "evidence":
             laplace.tune()
-        elif self.tune == "validation":
+        elif tune == "validation":
             with warnings.catch_warnings():
                 # an end of the ten decades searched is the network alone, or the prior: right for hopeless data
                 warnings.filterwarnings("ignore", message="the best prior_precision")
@@ -148,7 +174,7 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
                     progress=False,
                 )
         else:
-            laplace.prior_precision = float(self.tune)
+            laplace.prior_precision = float(tune)
         self.laplace_ = laplace
 
     def _batches(self, x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -169,12 +195,12 @@ class InfClassifier(ClassifierMixin, _InfEstimator):  # type: ignore[misc]
         hidden: The sizes of the hidden layers.
         epochs: Epochs of training by AdamW.
         learning_rate: The first learning rate; it falls to zero along a cosine.
-        weight_decay: The weight decay of AdamW.
+        weight_decay: The weight decay of AdamW; None for 1e-4.
         batch_size: Examples in a batch.
         structure: The structure of the posterior, as in `infoform.Laplace`.
         rank: The rank of the posterior, as in `infoform.Laplace`.
         prior: The prior, as in `infoform.Laplace`.
-        tune: `"validation"`, `"evidence"`, or a prior precision.
+        tune: `"validation"`, `"evidence"`, or a prior precision; `"auto"` is `"validation"`.
         validation_fraction: The share of the data that `tune="validation"` keeps out of training.
         kind: The kind of predictions, as in `Laplace.predict`.
         samples: The number of samples of a prediction.
@@ -246,12 +272,12 @@ class InfRegressor(RegressorMixin, _InfEstimator):  # type: ignore[misc]
         hidden: The sizes of the hidden layers.
         epochs: Epochs of training by AdamW.
         learning_rate: The first learning rate; it falls to zero along a cosine.
-        weight_decay: The weight decay of AdamW.
+        weight_decay: The weight decay of AdamW; None to choose 1e-4, 0.3 or 3 by cross-validation (`weight_decay_`).
         batch_size: Examples in a batch.
         structure: The structure of the posterior, as in `infoform.Laplace`.
         rank: The rank of the posterior, as in `infoform.Laplace`.
         prior: The prior, as in `infoform.Laplace`.
-        tune: `"validation"`, `"evidence"`, or a prior precision.
+        tune: `"validation"`, `"evidence"`, or a prior precision; `"auto"` is `"evidence"`.
         validation_fraction: The share of the data that `tune="validation"` keeps out of training.
         kind: The kind of predictions, as in `Laplace.predict`.
         samples: The number of samples of a prediction.
@@ -290,6 +316,19 @@ class InfRegressor(RegressorMixin, _InfEstimator):  # type: ignore[misc]
         self._fit(x, scaled, targets.shape[1], "regression")
         return self
 
+    def predictive(self, X: Any) -> Prediction:
+        """Return the whole prediction, with variances, intervals and entropies, in the units of the targets.
+
+        Args:
+            X: The inputs, (N, A).
+
+        Returns:
+            An `infoform.Prediction`.
+        """
+        check_is_fitted(self)
+        scale, shift = (torch.from_numpy(values) for values in (self.target_scale_, self.target_mean_))
+        return in_units(super().predictive(X), scale=scale, shift=shift)
+
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Return the mean of the targets and, if asked for, their standard deviation.
 
@@ -302,8 +341,7 @@ class InfRegressor(RegressorMixin, _InfEstimator):  # type: ignore[misc]
         """
         prediction = self.predictive(X)
         assert prediction.mean is not None
-        mean = prediction.mean.numpy() * self.target_scale_ + self.target_mean_
-        std = prediction.std.numpy() * self.target_scale_
+        mean, std = prediction.mean.numpy(), prediction.std.numpy()
         if self.flat_target_:
             mean, std = mean[:, 0], std[:, 0]
         return (mean, std) if return_std else mean

@@ -28,7 +28,7 @@ def to_columns(
         prediction: The prediction.
         names: The names of the examples; if None, there is no column `example`.
         classes: The names of the outputs; if None, outputs have numbers.
-        coverage: The share of targets that the interval of a regression should contain.
+        coverage: The share of targets that the interval of a regression should contain; the columns `low` and `high`.
 
     Returns:
         A list of values for each column.
@@ -59,7 +59,7 @@ def to_columns(
     }
     table |= {renamed.get(name, name): values for name, values in plain.items()}
     if prediction.mean is not None:
-        low, high = prediction.interval(coverage)
+        low, high = prediction.gaussian_interval(coverage)
         for quantity, values in (("std", prediction.std), ("low", low), ("high", high)):
             table |= {f"{quantity}_{suffixes[index]}": column.tolist() for index, column in enumerate(values.T)}
     return table

@@ -34,7 +34,7 @@ def log_prediction(
     scores = evaluate(prediction, targets)
     for name, score in scores.items():
         writer.add_scalar(f"{prefix}/{name}", score, step)
-    writer.add_histogram(f"{prefix}/entropy", prediction.entropy, step)
+    writer.add_histogram(f"{prefix}/entropies_nats", prediction.entropy, step)
     if prediction.probs is not None:
         writer.add_figure(f"{prefix}/reliability", reliability_figure(prediction.probs, targets), step)
     return scores

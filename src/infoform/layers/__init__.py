@@ -5,10 +5,13 @@ from torch import nn
 from infoform.layers.base import LayerRule
 from infoform.layers.convolution import ConvolutionRule
 from infoform.layers.linear import LinearRule
+from infoform.layers.linear_function import LinearFunctionRule, TransposedLinearRule
 
 LAYERS: dict[str, LayerRule] = {
     "linear": LinearRule(),
     "convolution": ConvolutionRule(),
+    "linear function": LinearFunctionRule(),
+    "transposed linear": TransposedLinearRule(),
 }
 
 

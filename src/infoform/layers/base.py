@@ -13,6 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+POOLED_AT_ONCE = 2**18  # numbers whose squares are held at a time
+
 
 class LayerRule(ABC):
     """How one type of module becomes a linear map with shared weights; holds no state.
@@ -187,10 +189,19 @@ def pool_positions(x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, S
     """
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
     if mask is None or mask.shape != x.shape[:2]:
-        return torch.cat([x.mean(1), torch.linalg.vector_norm(x, dim=1) / math.sqrt(x.shape[1])], dim=1)
+        return torch.cat([x.mean(1), _root_mean_square(x)], dim=1)
     kept = mask.to(x).unsqueeze(2)
     count = kept.sum(1).clamp_min(1)
     return torch.cat([(x * kept).sum(1) / count, ((x.square() * kept).sum(1) / count).sqrt()], dim=1)
+
+
+def _root_mean_square(x: Tensor) -> Tensor:  # (N, S, A) -> (N, A)
+    """Return the root mean square over positions, in parts that stay in the cache where positions lie apart."""
+    if x.numel() == 0 or x.stride(1) == 1 or torch.compiler.is_compiling():
+        norm: Tensor = torch.linalg.vector_norm(x, dim=1)
+        return norm / math.sqrt(x.shape[1])
+    parts = x.split(max(1, POOLED_AT_ONCE // (x.shape[1] * x.shape[2])))
+    return torch.cat([one.square().mean(1) for one in parts]).sqrt_()
 
 
 def _weight(module: nn.Module) -> Tensor:

@@ -30,6 +30,7 @@ class ConvolutionRule(LayerRule):
 
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:
         assert isinstance(module, self.types)
+        x, parts = _without_parts(module, x)
         x = _pad(module, x)
         for axis, (size, stride, dilation) in enumerate(
             zip(module.kernel_size, module.stride, module.dilation, strict=True), start=2
@@ -45,11 +46,12 @@ class ConvolutionRule(LayerRule):
         patches = x.new_empty(groups, examples, size + (module.bias is not None), math.prod(sizes[dims:]))
         patches[:, :, :size].unflatten(2, (channels, *sizes[:dims])).unflatten(-1, sizes[dims:]).copy_(x)
         patches[:, :, size:] = 1
-        return patches.mT
+        return _with_parts(patches.mT, parts)
 
     def pooled(self, module: nn.Module, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
         # channels as they are: patches of them would tell the same many times
-        return pool_positions(x.flatten(2).mT)
+        # as they lie in memory: flatten(2) would copy channels that lie last
+        return pool_positions(x.movedim(1, -1).flatten(1, -2) if _channels_lie_last(x) else x.flatten(2).mT)
 
     def matrices(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor | None:
         assert isinstance(module, self.types)
@@ -60,13 +62,31 @@ class ConvolutionRule(LayerRule):
         assert isinstance(module, self.types)
         if g.device.type != "cpu" or g.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
             return False
+        if g.dim() > len(module.kernel_size) + 2:  # ∇ of an example is a sum over its parts
+            return False
         positions = math.prod(g.shape[2:])
         return positions >= g.shape[1] // module.groups and (_in_blocks(module) or positions >= MANY_POSITIONS)
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         assert isinstance(module, self.types)
+        g, parts = _without_parts(module, g)
         positions: Tensor = g.flatten(2).unflatten(1, (module.groups, -1))  # (N, H, G / H, S)
-        return positions.permute(1, 0, 3, 2)
+        return _with_parts(positions.permute(1, 0, 3, 2), parts)
+
+
+def _without_parts(module: nn.Module, x: Tensor) -> tuple[Tensor, int | None]:  # (N, k, ...) -> (N * k, ...)
+    """Return images of which some are parts of one example as examples of their own, and how many parts one has."""
+    assert isinstance(module, Convolution)
+    return (x.flatten(0, 1), x.shape[1]) if x.dim() > len(module.kernel_size) + 2 else (x, None)
+
+
+def _with_parts(x: Tensor, parts: int | None) -> Tensor:  # (H, N * k, S, A) -> (H, N, k * S, A)
+    return x if parts is None else x.unflatten(1, (-1, parts)).flatten(2, 3)
+
+
+def _channels_lie_last(x: Tensor) -> bool:  # (N, A, ...)
+    """Whether the channels of a position lie side by side in memory."""
+    return x.dim() > 2 and x.shape[1] > 1 and x.stride(1) == 1 and not x.is_contiguous()
 
 
 def convolved(module: Convolution, x: Tensor, g: Tensor) -> Tensor:  # (N, ...), (N, ...) -> (N, G, A)

@@ -8,8 +8,8 @@ Three choices of vectors: "exact" (a deterministic root), "mc" (labels drawn fro
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -32,6 +32,7 @@ class DataSummary:
         num_examples: number of examples.
         num_outputs: number C of the network's outputs.
         log_likelihood: Σ_n log p(y_n | f_n), at σ = 1; None where the data had no targets.
+        counts: what the likelihood counted of answers and targets, by name; see `Likelihood.count`.
 
     Example:
         ```python
@@ -44,6 +45,7 @@ class DataSummary:
     num_examples: int
     num_outputs: int
     log_likelihood: float | None  # Σ_n log p(y_n | f_n), at σ = 1; None where the data had no targets
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 class Likelihood(ABC):
@@ -319,6 +321,41 @@ class Likelihood(ABC):
             ValueError: if the data had no targets.
         """
         return known_log_likelihood(summary)
+
+    def count(self, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
+        """Count what tells whether this is the trained network on its own data; a fit adds the counts up.
+
+        Args:
+            outputs: outputs of the network, (N, C).
+            targets: targets as `check_targets` returns them.
+
+        Returns:
+            Sums over the examples by name; none, unless overridden.
+        """
+        return {}
+
+    def training_scores(self, summary: DataSummary) -> dict[str, float]:
+        """Return how good the trained network alone is on the data of the fit.
+
+        Args:
+            summary: what a fit has learned of its data.
+
+        Returns:
+            Scores by name ("accuracy", "nll" or "rmse"); none where the data had no targets, or unless overridden.
+        """
+        return {}
+
+    def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
+        """Say what looks wrong with the network on the data of the fit, and why that may be.
+
+        Args:
+            summary: what a fit has learned of its data.
+            classes: names of the classes, where they are known.
+
+        Returns:
+            Sentences for warnings; none where nothing looks wrong, or unless overridden.
+        """
+        return []
 
     def information_scale(self, noise: float | None, kind: str) -> float:
         """Return the factor from the information at σ = 1, as a curvature keeps it, to that at σ = `noise`.

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from infoform.common.exporting import entropy_terms
 from infoform.prediction import Prediction
 
 
@@ -61,8 +62,7 @@ def probit_scale(variance: Tensor) -> Tensor:
 
 
 def entropy_of(probs: Tensor) -> Tensor:  # (..., C) -> (...)
-    terms: Tensor = torch.special.entr(probs)
-    return terms.sum(-1)
+    return entropy_terms(probs).sum(-1)
 
 
 def _prediction(

@@ -3,17 +3,20 @@
 The Fisher matrix diag(p) − p pᵀ has the root with columns √p_c (e_c − p).
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from infoform.likelihoods import categorical
-from infoform.likelihoods.base import Likelihood, check_batch, check_matrix
+from infoform.likelihoods import categorical, own_data
+from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
+
+BLOCK = 2**17  # draws that a softmax takes at a time
 
 
 class Classification(Likelihood):
@@ -98,8 +101,10 @@ class Classification(Likelihood):
         return categorical.summarise(outputs.draw().softmax(-1).unsqueeze(2), mean, yes_no=False, probs=probs)
 
     def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:
-        by_class = samples.permute(2, 0, 1).contiguous()  # over few classes a softmax is far faster so
-        return lambda temperature: (by_class / temperature).softmax(0).mean(1).T
+        size = max(1, BLOCK // (samples.shape[0] * samples.shape[2]))
+        # over few classes a softmax is far faster so, and as many examples at a time as a cache holds
+        blocks = [part.permute(2, 0, 1).contiguous() for part in samples.split(size, dim=1)]
+        return lambda temperature: torch.cat([(part / temperature).softmax(0).mean(1) for part in blocks], dim=1).T
 
     def answers_from_gaussian(self, outputs: GaussianOutputs, *, link: str) -> Tensor:
         if link == "mc":
@@ -125,6 +130,36 @@ class Classification(Likelihood):
     def answer_strangeness(self, outputs: Tensor) -> Tensor | None:
         return -outputs.logsumexp(1)  # the energy: what is strange has small logits, also where one of them stands out
 
+    def count(self, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
+        return own_data.count_classes(outputs, targets)
+
+    def training_scores(self, summary: DataSummary) -> dict[str, float]:
+        if summary.log_likelihood is None or not any(">" in name for name in summary.counts):
+            return {}
+        table = own_data.confusion(summary.counts, summary.num_outputs)
+        right, nll = float(table.diagonal().sum() / table.sum()), -summary.log_likelihood / summary.num_examples
+        return {"accuracy": right, "nll": nll}
+
+    def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
+        scores, examples = self.training_scores(summary), summary.num_examples
+        if not scores or examples < own_data.LEAST:
+            return []
+        if summary.counts.get("shares") == examples:
+            return [own_data.probabilities("softmax", "log-probabilities")]
+        table = own_data.confusion(summary.counts, summary.num_outputs)
+        order = own_data.other_order(table)
+        told = f"on the data of the fit the network is right in {scores['accuracy']:.1%} of {examples:,} examples"
+        if order is not None:
+            return [f"{told}, and would be in {float(table.amax(1).sum()) / examples:.1%}, {_order(order, classes)}"]
+        chance, uniform = float(table.sum(0).max()) / examples, math.log(summary.num_outputs)
+        lost = own_data.barely_better(scores["accuracy"], chance, examples)
+        if not lost and scores["nll"] <= uniform:
+            return []
+        beside = f"the most frequent class alone is in {chance:.1%}"
+        if not lost:
+            beside = f"its NLL is {scores['nll']:.3g}, where a guess without looking has {uniform:.3g}"
+        return [f"{told}, and {beside}: {own_data.causes(summary.counts)}"]
+
     def target_covariance(self, prediction: Prediction, index: int) -> Tensor:
         assert prediction.samples is not None
         probs = prediction.samples[:, index].double()  # (M, C)
@@ -133,10 +168,22 @@ class Classification(Likelihood):
     def _worse_than_plain(self, prediction: Prediction, targets: Tensor | None) -> str | None:
         plain_labels = prediction.plain.argmax(1)
         if targets is None:
-            agreement = float((prediction.labels == plain_labels).float().mean())
-            return f"they agree with the trained network on {agreement:.0%} of the inputs" if agreement < 0.5 else None
+            agree, count = int((prediction.labels == plain_labels).sum()), len(plain_labels)
+            # a share needs enough inputs: less than half by more than the error that a fair coin would have
+            if agree / count + 2 * math.sqrt(0.25 / count) >= 0.5:
+                return None
+            return f"they agree with the trained network on {agree / count:.0%} of {count} inputs"
         plain, sampled = ((labels == targets).double().mean() for labels in (plain_labels, prediction.labels))
         error = (plain * (1 - plain) / len(targets)).sqrt()
         if plain - sampled > 0.05 + 2 * error:
             return f"their accuracy is {sampled:.1%}, the trained network's {plain:.1%}"
         return None
+
+
+def _order(order: Sequence[int], classes: Sequence[str] | None) -> str:
+    """Return what to do where outputs answer other classes than they are taken for."""
+    if classes is not None and len(classes) == len(order):
+        named = ",".join(str(classes[label]) for label in order)
+        return f"if the classes stood in the order {named}: the network was trained with that order; give it."
+    moved = [f"output {output} answers class {label}" for output, label in enumerate(order) if output != label]
+    return f"if {', '.join(moved[:3])}{', ...' if len(moved) > 3 else ''}: the labels stand in another order."

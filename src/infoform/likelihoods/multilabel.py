@@ -3,7 +3,7 @@
 The Fisher matrix is diag(p (1 − p)).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from infoform.common.float64 import in_double
-from infoform.likelihoods import categorical
-from infoform.likelihoods.base import Likelihood, check_batch
+from infoform.likelihoods import categorical, own_data
+from infoform.likelihoods.base import DataSummary, Likelihood, check_batch
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
 
@@ -83,6 +83,28 @@ class MultiLabel(Likelihood):
         wide = in_double(outputs)
         yes, no = (x.sigmoid() * functional.logsigmoid(x) for x in (wide, -wide))
         return -(yes + no).mean(1)
+
+    def count(self, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
+        return own_data.count_labels(outputs, targets)
+
+    def training_scores(self, summary: DataSummary) -> dict[str, float]:
+        if summary.log_likelihood is None or not any(name.startswith("yes") for name in summary.counts):
+            return {}
+        answers = summary.num_examples * summary.num_outputs
+        return {"accuracy": summary.counts.get("right", 0) / answers, "nll": -summary.log_likelihood / answers}
+
+    def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
+        scores, examples = self.training_scores(summary), summary.num_examples
+        if not scores or examples < own_data.LEAST:
+            return []
+        if summary.counts.get("shares") == examples:
+            return [own_data.probabilities("sigmoid", "their logits")]
+        yes = [summary.counts.get(f"yes {label}", 0) / examples for label in range(summary.num_outputs)]
+        chance = sum(max(share, 1 - share) for share in yes) / len(yes)
+        if not own_data.barely_better(scores["accuracy"], chance, examples):  # labels of an example go together
+            return []
+        told = f"on the data of the fit the network gives {scores['accuracy']:.1%} of the labels rightly"
+        return [f"{told}, and the more frequent answers alone {chance:.1%}: {own_data.causes(summary.counts)}"]
 
     def answers_at_temperatures(self, samples: Tensor) -> Callable[[float], Tensor]:
         return lambda temperature: (samples / temperature).sigmoid().mean(0)

@@ -18,6 +18,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from infoform.common.exporting import log_det
+from infoform.common.float64 import in_double
+
 
 class OutputCovariance(ABC):
     """Covariances of the outputs of N examples, one for each; immutable.
@@ -77,11 +80,10 @@ class OutputCovariance(ABC):
         Returns:
             A number for each example, (N,).
         """
-        root = noise.sqrt()
-        relative = self.dense() / (root[:, None] * root)
+        covariance, root = in_double(self.dense()), in_double(noise).sqrt()
+        relative = covariance / (root[:, None] * root)
         relative.diagonal(dim1=1, dim2=2).add_(1)
-        ratio: Tensor = torch.linalg.slogdet(relative).logabsdet
-        return ratio
+        return log_det(relative).to(noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +179,15 @@ class DiagonalCovariance(OutputCovariance):
         return drawn.mul_(scale.unsqueeze(1)).transpose(0, 1)
 
     def log_det_ratio(self, noise: Tensor) -> Tensor:
-        grown = self.variances + noise  # (N, C)
-        ratio = (grown / noise).log().sum(1)
+        relative = in_double(self.variances) / in_double(noise)  # (N, C)
+        ratio = relative.log1p().sum(1)
         if self.taken is None:
-            return ratio
-        inner = -self.taken.mT @ (self.taken / grown.unsqueeze(2))
+            return ratio.to(noise)
+        scaled = in_double(self.taken) / (in_double(noise).sqrt() * (1 + relative).sqrt()).unsqueeze(2)
+        inner = -scaled.mT @ scaled
         inner.diagonal(dim1=1, dim2=2).add_(1)
         taken: Tensor = torch.linalg.slogdet(inner).logabsdet
-        return ratio + taken
+        return (ratio + taken).to(noise)
 
     @cached_property
     def _scale(self) -> Tensor:  # v^(1/2) (N, C)

@@ -5,13 +5,14 @@ afterwards without another pass: information at σ is `information_scale(σ)` ti
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from infoform.likelihoods import own_data
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix, known_log_likelihood
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
 from infoform.prediction import Prediction
@@ -124,6 +125,27 @@ class Regression(Likelihood):
             mean=mean,
             samples=samples,
         )
+
+    def count(self, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
+        return own_data.count_numbers(outputs, targets)
+
+    def training_scores(self, summary: DataSummary) -> dict[str, float]:
+        if "squares" not in summary.counts:
+            return {}
+        return {"rmse": math.sqrt(summary.counts["squares"] / (summary.num_examples * summary.num_outputs))}
+
+    def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
+        scores, examples = self.training_scores(summary), summary.num_examples
+        if not scores or examples < own_data.LEAST:
+            return []
+        sums = [(summary.counts[f"y {c}"], summary.counts[f"yy {c}"]) for c in range(summary.num_outputs)]
+        spread = math.sqrt(max(sum(squares / examples - (total / examples) ** 2 for total, squares in sums), 0.0))
+        spread /= math.sqrt(summary.num_outputs)
+        if scores["rmse"] < spread or spread == 0:
+            return []
+        told = f"on the data of the fit the network's RMSE is {scores['rmse']:.3g}"
+        causes = own_data.causes(summary.counts)
+        return [f"{told}, and the mean of the targets alone has {spread:.3g}: {causes}"]
 
     def fitted_noise(self, summary: DataSummary) -> float | None:
         if self.noise is not None:

@@ -51,39 +51,51 @@ def read_inputs(x: Any, device: torch.device) -> Batch:
 
 
 def batch_size(batch: Batch) -> int:
-    """Return the number of examples: the longest first axis among the arguments."""
+    """Return the number of examples: of the targets, or else the longest first axis among the arguments.
+
+    Where arguments have several lengths only the model's outputs tell; such a batch is never cut.
+    """
+    if batch.targets is not None and batch.targets.dim():
+        return len(batch.targets)
     return max((len(tensor) for tensor in batch.tensors() if tensor.dim()), default=0)
 
 
+def is_divisible(batch: Batch) -> bool:
+    """Whether examples can be taken out of a batch: all its tensors have one row an example, and all else is plain.
+
+    Offsets into a longer tensor, masks of positions or graphs are not: a part of them would mean something else.
+    """
+    count = batch_size(batch)
+
+    def is_plain(value: Any) -> bool:
+        return len(value) == count if isinstance(value, Tensor) and value.dim() else isinstance(value, Tensor | PLAIN)
+
+    return all(map(is_plain, (*batch.args, *batch.kwargs.values())))
+
+
 def split_batch(batch: Batch, size: int) -> Iterator[Batch]:
-    """Cut a batch into parts of at most `size` examples along the first axis of its tensors."""
+    """Cut a batch into parts of at most `size` examples; one that cannot be cut is given whole."""
+    if not is_divisible(batch):
+        if batch_size(batch):
+            yield batch
+        return
     for start in range(0, batch_size(batch), size):
         yield cut_batch(batch, slice(start, start + size))
 
 
 def cut_batch(batch: Batch, part: slice) -> Batch:
-    """Return some examples that follow each other."""
-    count = batch_size(batch)
-
-    def cut(value: Any) -> Any:
-        return value[part] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
-
-    kwargs = {name: cut(value) for name, value in batch.kwargs.items()}
-    return Batch(tuple(map(cut, batch.args)), kwargs, None if batch.targets is None else batch.targets[part])
+    """Return some examples that follow each other, of a batch that is divisible."""
+    return _picked(batch, part)
 
 
 def select_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)
-    """Return some of the examples; None where an argument is something else than a tensor of all examples, or plain."""
-    count = batch_size(batch)
+    """Return some of the examples; None where the batch is not divisible."""
+    return _picked(batch, rows) if is_divisible(batch) else None
 
-    def is_plain(value: Any) -> bool:
-        return len(value) == count if isinstance(value, Tensor) and value.dim() else isinstance(value, PLAIN)
 
-    if not all(map(is_plain, (*batch.args, *batch.kwargs.values()))):
-        return None
-
+def _picked(batch: Batch, rows: Tensor | list[int] | slice) -> Batch:
     def pick(value: Any) -> Any:
-        return value[rows] if isinstance(value, Tensor) else value
+        return value[rows] if isinstance(value, Tensor) and value.dim() else value
 
     kwargs = {name: pick(value) for name, value in batch.kwargs.items()}
     return Batch(tuple(map(pick, batch.args)), kwargs, pick(batch.targets))

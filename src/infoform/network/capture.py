@@ -6,16 +6,21 @@ Buffers enter as copies; training flags and hooks are put back on leaving, also 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from infoform.common.shared_setting import SharedSetting
+from infoform.network.batch_axis import FIRST, arranged
 from infoform.network.batches import Batch, read_outputs
-from infoform.network.hooks import hooked
+from infoform.network.frozen_norm import norm_hooks
+from infoform.network.hooks import hooked, hooked_modules
 from infoform.network.layer import Layer
+from infoform.network.memory_layout import state_with_channels_last, with_channels_last
+from infoform.network.one_example_norm import repaired_batch_norm
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,12 @@ class Call:
     inputs: Tensor  # (N, ...)
     version: int  # of the inputs: tells whether they were overwritten later
     gradients: Tensor | None = None  # (N, ...)
+    put_out: int = 0  # numbers
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether the inputs were written over after the call."""
+        return self.inputs._version != self.version
 
     @property
     def dtype(self) -> torch.dtype:
@@ -34,6 +45,8 @@ class Call:
             return self.inputs.dtype
         return self.gradients.dtype
 
+
+OVERWRITTEN = "its inputs are overwritten in place later in the forward pass, so that its gradients cannot be had"
 
 # takes a layer's name and its calls of one backward pass
 GradientSink = Callable[[str, list[Call]], None]
@@ -46,11 +59,18 @@ class Capture:
     model: nn.Module
     state: dict[str, Tensor]
     autocast: torch.dtype | None = None  # of the forward pass, where a narrower one is asked for
+    axes: dict[str, str] = field(default_factory=dict)  # where the examples are, of layers that have them not first
+    channels_last: bool = False  # whether images lie in memory so
     calls: dict[str, list[Call]] = field(default_factory=dict)
+    odd: dict[str, str] = field(default_factory=dict)  # layers whose examples have no gradients of their own, and why
+    without_gradient: set[str] = field(default_factory=set)  # layers that ran under torch.no_grad()
     output_bytes: list[int] = field(default_factory=list)  # put out by each call of a layer
+    arranges: bool = True  # whether calls get their examples first; a self-check wants them as they are
+    taps: bool = True  # whether calls of layers are noted
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None
+    _examples: int = 0  # of the present batch
     _last: bool = True  # whether a batch's calls are needed no more when their gradients have arrived
 
     @property
@@ -65,10 +85,16 @@ class Capture:
     def forward(self, batch: Batch) -> Tensor:
         """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()
+        self.odd.clear()
         self.output_bytes.clear()
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
-        with torch.enable_grad(), self._casting():
+        batch = with_channels_last(batch) if self.channels_last else batch
+        with torch.enable_grad(), self._casting(), repaired_batch_norm(self.model, batch):
             outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
+        self._examples = len(outputs) if outputs.dim() else 0
+        if self.arranges and self._examples:
+            for name in list(self.calls):
+                self._arrange(name)
         return outputs if self.autocast is None else outputs.float()
 
     def _casting(self) -> AbstractContextManager[None]:
@@ -88,11 +114,35 @@ class Capture:
         finally:
             self._gradients, self._sink = {}, None
 
+    def _arrange(self, name: str) -> None:
+        """Put the examples first in what a layer got in; note the layer as odd where that cannot be done."""
+        axis, calls = self.axes.get(name, FIRST), self.calls[name]
+        first = [arranged(call.inputs, axis, self._examples) for call in calls]
+        for call, inputs in zip(calls, first, strict=True):
+            if inputs is None:
+                self.odd[name] = (
+                    f"its inputs have the shape {tuple(call.inputs.shape)} in a batch of {self._examples}, so that "
+                    "the examples cannot be told apart"
+                )
+                return
+            if axis != FIRST and call.overwritten:
+                self.odd[name] = OVERWRITTEN
+                return
+        if axis != FIRST:
+            self.calls[name] = [
+                replace(call, inputs=inputs, version=inputs._version)
+                for call, inputs in zip(calls, first, strict=True)
+                if inputs is not None
+            ]
+
     def _tap(self, name: str, module: nn.Module, inputs: Tensor, output: Tensor) -> Tensor:
+        if not self.taps:
+            return output
         index = len(self.calls.setdefault(name, []))
-        self.calls[name].append(Call(module, inputs.detach(), inputs._version))
+        self.calls[name].append(Call(module, inputs.detach(), inputs._version, put_out=output.numel()))
         self.output_bytes.append(output.nbytes)
         if not torch.is_grad_enabled():
+            self.without_gradient.add(name)
             return output
         assert self._anchor is not None
         tapped: Tensor = _Tap.apply(output, self._anchor)  # type: ignore[no-untyped-call]
@@ -109,17 +159,22 @@ class Capture:
     def _flush(self, name: str) -> None:
         assert self._sink is not None
         calls = self.calls.pop(name) if self._last else self.calls[name]
-        for call in calls:
-            if call.inputs._version != call.version:
-                raise ValueError(
-                    f"the inputs of layer '{name}' are overwritten in place later in the forward pass, so its "
-                    "gradients cannot be had; make that operation out of place, or exclude the layer with layers=."
-                )
         gradients = self._gradients.pop(name)
-        self._sink(
-            name,
-            [Call(c.module, c.inputs, c.version, gradients[i]) for i, c in enumerate(calls) if i in gradients],
-        )
+        if any(call.overwritten for call in calls):
+            self.odd[name] = OVERWRITTEN
+        if name not in self.odd:
+            self._sink(
+                name, [self._answered(name, call, gradients[i]) for i, call in enumerate(calls) if i in gradients]
+            )
+
+    def _answered(self, name: str, call: Call, gradient: Tensor) -> Call:
+        """Return a call with the gradient that came back, its examples first."""
+        axis = self.axes.get(name, FIRST)
+        if self.arranges and axis != FIRST:
+            first = arranged(gradient, axis, self._examples)
+            assert first is not None  # as the inputs, of which every axis but the last is the outputs'
+            gradient = first
+        return Call(call.module, call.inputs, call.version, gradient)
 
 
 @contextmanager
@@ -129,12 +184,28 @@ def capturing(
     *,
     autocast: torch.dtype | None = None,
     device: torch.device | None = None,
+    axes: Mapping[str, str] | None = None,
+    channels_last: bool = False,
+    many_backward_passes: bool = False,
 ) -> Iterator[Capture]:
-    """Tap the layers of the model for the time of the block; on another device, with copies of its weights."""
+    """Tap the layers of the model for the time of the block; on another device, with copies of its weights.
+
+    Args:
+        model: the network.
+        layers: its layers that are tapped.
+        autocast: type of the forward pass, where a narrower one is asked for.
+        device: where the work is done; the model's device where not given.
+        axes: where the examples are, for layers that have them not on the first axis.
+        channels_last: whether images lie in memory so (memory_layout.py).
+        many_backward_passes: whether what makes these cheaper is worth some work in the forward pass.
+    """
     state = {name: parameter.detach().to(device) for name, parameter in model.named_parameters()}
     state |= {name: buffer.detach().clone().to(device) for name, buffer in model.named_buffers()}
-    capture = Capture(model, state, autocast)
-    with evaluation_mode(model), unfused_encoder(), hooked(layers, lambda name, _: _tap_hook(capture, name)):
+    state = state_with_channels_last(state) if channels_last else state
+    capture = Capture(model, state, autocast, dict(axes or {}), channels_last)
+    norms = hooked_modules(norm_hooks(model) if many_backward_passes else [])
+    taps = hooked(layers, lambda name, _: _tap_hook(capture, name))
+    with evaluation_mode(model), unfused_encoder(), norms, taps:
         yield capture
 
 
@@ -150,15 +221,22 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = flag
 
 
-@contextmanager
-def unfused_encoder() -> Iterator[None]:
+def unfused_encoder() -> AbstractContextManager[None]:
     """Run nn.TransformerEncoderLayer by its parts: its fused kernel never calls the linear layers inside it."""
+    return _UNFUSED.held()
+
+
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
     enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+_UNFUSED = SharedSetting(_without_fast_path)  # torch has one switch for all threads
 
 
 def _tap_hook(capture: Capture, name: str) -> Callable[..., Tensor]:
@@ -177,5 +255,5 @@ class _Tap(torch.autograd.Function):
         return output.new_empty(0).set_(output.detach())  # type: ignore[call-overload, no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
-        return gradients[0] if ctx.needs_input_grad[0] else None, gradients[0].new_zeros(())
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None]:
+        return gradients[0] if ctx.needs_input_grad[0] else None, None  # the anchor's own gradient is not wanted

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from rich.console import Console
 from rich.table import Column, Table
 from torch import nn
 
-from infoform.layers import find_rule, supported_types
+from infoform.layers import LAYERS, find_rule, supported_types
 from infoform.network.layer import Layer
+from infoform.network.selection import check_patterns, is_frozen, selects, split_patterns
+
+NOT_SELECTED = "not selected by layers="
+FROZEN = "frozen: its parameters have requires_grad=False"
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,19 @@ def describe(
     return Coverage(rows)
 
 
-def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tuple[dict[str, Layer], dict[str, str]]:
-    """Return the layers that get a posterior, by name, and why every other parameter is held fixed."""
+def find_layers(
+    model: nn.Module, patterns: Sequence[str] | None = None, *, frozen: bool = False
+) -> tuple[dict[str, Layer], dict[str, str]]:
+    """Return the layers that get a posterior, by name, and why every other parameter is held fixed.
+
+    Args:
+        model: any model.
+        patterns: names or patterns of layers, also of such to leave out ("!head*"); None for all.
+        frozen: whether layers with `requires_grad=False` count. They do where the user names layers, and where the
+            whole model is frozen.
+    """
+    check_patterns(model, patterns)
+    frozen = frozen or bool(split_patterns(patterns)[0]) or is_frozen(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     users: dict[int, list[tuple[str, nn.Module]]] = {}
     for name, module in model.named_modules():
@@ -112,15 +126,20 @@ def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tupl
         rule = find_rule(module)
         sharing = [user for parameter in own.values() for user in users[id(parameter)]]
         strangers = [other for other, user in sharing if not _same_parameters(user, module)]
-        selected = patterns is None or any(fnmatchcase(other, p) for other, _ in sharing for p in patterns)
+        selected = selects(patterns, [other for other, _ in sharing])
+        still = [] if frozen else [key for key, parameter in own.items() if not parameter.requires_grad]
         if rule is None:
-            reason = f"{type(module).__name__} has no rule in infoform.layers"
+            reason = _why_no_rule(module)
         elif own.keys() != rule.parameter_names(module):
             reason = f"the weight of '{name}' is computed from other parameters (weight or spectral norm, say)"
         elif strangers:
             reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
         elif not selected:
-            reason = "not selected by layers="
+            reason = NOT_SELECTED
+        elif len(still) == len(own):
+            reason = FROZEN
+        elif still:
+            reason = f"its {' and '.join(still)} is frozen, and a layer has a posterior as a whole; name it in layers="
         else:
             modules = tuple(dict.fromkeys(user for _, user in sharing))
             if not any(layer.modules == modules for layer in layers.values()):
@@ -130,7 +149,7 @@ def find_layers(model: nn.Module, patterns: Sequence[str] | None = None) -> tupl
     for layer in layers.values():  # a parameter with a posterior needs no excuse
         for parameter_name in layer.parameters.values():
             reasons.pop(parameter_name, None)
-    _check_selection(model, layers, patterns)
+    _check_some(model, layers, patterns, reasons)
     return layers, reasons
 
 
@@ -139,17 +158,29 @@ def _same_parameters(one: nn.Module, other: nn.Module) -> bool:
     return type(one) is type(other) and first.keys() == second.keys() and all(first[k] is second[k] for k in first)
 
 
-def _check_selection(model: nn.Module, layers: Mapping[str, Layer], patterns: Sequence[str] | None) -> None:
-    supported = [name for name, module in model.named_modules() if find_rule(module) is not None]
-    for pattern in patterns or []:
-        if not any(fnmatchcase(name, pattern) for name in supported):
-            shown = ", ".join(f"'{name}'" for name in supported[:8]) + (", ..." if len(supported) > 8 else "")
-            raise ValueError(
-                f"layers= must name layers with a rule, and '{pattern}' matches none; the model has {shown or 'none'}."
-            )
-    if not layers:
-        kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
+def _why_no_rule(module: nn.Module) -> str:
+    kind = type(module)
+    if any(isinstance(module, known) for rule in LAYERS.values() for known in rule.types):
+        return f"{kind.__module__}.{kind.__qualname__} has a forward of its own, and no rule in infoform.layers"
+    if any(True for _ in module.children()) and not kind.__module__.startswith("torch.nn"):
+        return f"a parameter of {kind.__name__} itself, not of a layer with a rule in infoform.layers"
+    return f"{kind.__name__} has no rule in infoform.layers"
+
+
+def _check_some(
+    model: nn.Module, layers: Mapping[str, Layer], patterns: Sequence[str] | None, reasons: Mapping[str, str]
+) -> None:
+    if layers:
+        return
+    if patterns is not None:
+        raise ValueError(f"layers= must leave at least one layer that can have a posterior, got {list(patterns)}.")
+    if FROZEN in reasons.values():
         raise ValueError(
-            f"the model must have at least one layer with a rule ({', '.join(supported_types())}) to give a posterior, "
-            f"got parameters only in {', '.join(kinds) or 'no module'}; add a rule in infoform.layers."
+            "at least one layer with a rule must train, and all of them have requires_grad=False; name those that are "
+            "to have a posterior in layers=, or unfreeze them."
         )
+    kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
+    raise ValueError(
+        f"the model must have at least one layer with a rule ({', '.join(supported_types())}) to give a posterior, "
+        f"got parameters only in {', '.join(kinds) or 'no module'}; add a rule in infoform.layers."
+    )

@@ -115,7 +115,7 @@ def trace_last_layer(model: nn.Module, batch: Batch, check_outputs: Callable[[Te
     Raises:
         ValueError: if the outputs are not those of a layer with a rule, used once and at one position of an example.
     """
-    layers, _ = find_layers(model)
+    layers, _ = find_layers(model, frozen=True)
     with watching(layers) as watch:
         outputs = check_outputs(plain_outputs(model, next(split_batch(batch, TRACED))))
         for name, calls in watch.calls.items():

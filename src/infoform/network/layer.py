@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from infoform.layers import LayerRule
+from infoform.network.private_copy import ModelCopy
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Layer:
     @property
     def mean(self) -> Tensor:  # (G, A)
         return self.rule.matrix(self.module)
+
+    def on(self, copy: ModelCopy) -> "Layer":
+        """Return this layer with the modules of a copy of the model."""
+        return Layer(self.name, self.rule, tuple(copy.of(module) for module in self.modules), self.parameters)
 
     def as_parameters(self, matrix: Tensor) -> dict[str, Tensor]:  # (..., G, A)
         """Cut a matrix of this layer into the model's parameters, by their names in the model."""

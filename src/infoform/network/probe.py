@@ -26,6 +26,7 @@ class ProbeResult:
     examples: int
     model_bytes: int  # of parameters and buffers
     activations: Mapping[str, int]  # by layer: bytes that a pass which goes back to it holds, about
+    pooled: Mapping[str, int]  # by layer: columns of its pooled inputs
 
 
 def probe(model: nn.Module, example: Any) -> ProbeResult:
@@ -35,7 +36,7 @@ def probe(model: nn.Module, example: Any) -> ProbeResult:
 
 def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None = None) -> ProbeResult:
     """As `probe`; the batch is on the device that the model is to run on, its own where none is given."""
-    layers, _ = find_layers(model)
+    layers, _ = find_layers(model, frozen=True)
     names = {module: name for name, layer in layers.items() for module in layer.modules}
     with capturing(model, layers, device=device) as capture, isolated(0):
         saved = _Saved([*capture.state.values(), *batch.tensors()])
@@ -53,7 +54,9 @@ def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None =
         if outputs.dim() == 0 or len(outputs) == 0:
             raise ValueError(f"example must be a batch of at least one input, got outputs {tuple(outputs.shape)}.")
         uses: dict[str, tuple[int, int]] = {}
+        pooled: dict[str, int] = {}
         for name, calls in capture.calls.items():
+            pooled[name] = layers[name].rule.pooled(calls[0].module, calls[0].inputs[:1]).shape[1]
             patches = [layers[name].rule.inputs(call.module, call.inputs[:1]) for call in calls]
             uses[name] = patches[0].shape[0], sum(one.shape[2] for one in patches)
     if not uses:
@@ -61,7 +64,7 @@ def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None =
     width = outputs.shape[1] if outputs.dim() > 1 else 1
     called = {name: layers[name] for name in uses}
     held = {name: saved.since(name) for name in uses}
-    return ProbeResult(called, uses, width, len(outputs), capture.nbytes, held)
+    return ProbeResult(called, uses, width, len(outputs), capture.nbytes, held, pooled)
 
 
 class _Saved:

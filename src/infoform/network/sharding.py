@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Itera
 from infoform.common.processes import Processes
 from infoform.common.randomness import isolated
 from infoform.network.batches import batch_size, read_batch
+from infoform.network.plain_run import uncompiled
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,10 @@ def dealt_shard(sampler: DistributedSampler[Any] | None, processes: Processes) -
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the model inside DistributedDataParallel; raise for one whose weights are spread over processes."""
-    inner = model.module if isinstance(model, DistributedDataParallel | DataParallel) else model
+    """Return the model inside DistributedDataParallel or torch.compile; raise for one spread over processes."""
+    inner = uncompiled(model)
+    while isinstance(inner, DistributedDataParallel | DataParallel):
+        inner = uncompiled(inner.module)
     for name, module in inner.named_modules():
         kinds = {base.__name__ for base in type(module).__mro__}
         if kinds & {"FullyShardedDataParallel", "FSDPModule"}:

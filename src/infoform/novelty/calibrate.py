@@ -1,8 +1,10 @@
 """Percentiles of novelty from known data that the network was not trained on."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
 from torch.utils.data import DistributedSampler
 
 from infoform.common.processes import Processes
@@ -14,13 +16,25 @@ from infoform.novelty.scorer import NoveltyScorer
 HELD_OUT = "known data that was given for it"
 
 
+class Calibrated(NamedTuple):
+    """Percentiles, and the scores that they are of."""
+
+    calibration: Calibration
+    scores: Scores  # of all examples, those of several processes one after the other
+
+    @property
+    def novelty(self) -> Tensor:  # (n,)
+        """Return the novelty of these examples."""
+        return self.calibration.novelty(self.scores, dtype=torch.float32).novelty
+
+
 def calibrate(
     scorer: NoveltyScorer,
     batches: Iterable[Batch],
     *,
     sampler: DistributedSampler[Any] | None = None,
     tick: Callable[[int], None] | None = None,
-) -> Calibration:
+) -> Calibrated:
     """Return the percentiles of these data.
 
     Args:
@@ -47,7 +61,8 @@ def calibrate(
         found = [one for one in processes.gather(own) if one is not None]
         if not found:
             raise ValueError("novelty is calibrated on known examples, and the loader gave none; check the data.")
-        return Calibration.of(Scores.joined(found), scorer.known.layer_names, source=HELD_OUT)
+        scores = Scores.joined(found)
+        return Calibrated(Calibration.of(scores, scorer.known.layer_names, source=HELD_OUT), scores)
 
 
 def _scores(scorer: NoveltyScorer, batch: Batch) -> Scores:

@@ -2,6 +2,7 @@
 
     F = −2 Σ_k w_k log p_k,    novelty = 1 − p(F) = the share of known examples with a smaller F
 
+`trust.py` says how far distances count in that sum.
 The parts are not independent, so that F of known examples is no χ²: its own distribution on known examples is taken.
 """
 
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 
 from infoform.common.files import under
-from infoform.novelty.parts import PARTS
 from infoform.novelty.percentiles import Percentiles
+from infoform.novelty.trust import fisher_sum, trust_of
 from infoform.prediction import Novelty
 
 TABLES = ("single", "whole")
@@ -57,15 +58,19 @@ class Calibration:
     single: Percentiles  # of each part, then of each layer
     whole: Percentiles  # of F
     source: str  # which known examples these were
+    trust: float = 1.0  # how far distances order ordinary inputs
 
     @classmethod
-    def of(cls, scores: Scores, layer_names: tuple[str, ...], *, source: str) -> "Calibration":
+    def of(
+        cls, scores: Scores, layer_names: tuple[str, ...], *, source: str, trust: float | None = None
+    ) -> "Calibration":
         """Return the tables of known examples' scores.
 
         Args:
             scores: Of the known examples.
             layer_names: Of the columns of `scores.layers`.
             source: Which examples these are, in a few words.
+            trust: How far distances order ordinary inputs; where None, as these examples say.
 
         Raises:
             ValueError: If there are no examples, or a score is not finite.
@@ -81,8 +86,9 @@ class Calibration:
                 f"{len(every)} others; look for missing values (NaN) in the data."
             )
         single = Percentiles.of(every)
-        whole = Percentiles.of(_fisher(single.log_p_values(every)[:, : len(names)], names))
-        return cls(names, layer_names, single, whole, source)
+        trust = trust_of(scores.parts) if trust is None else trust
+        whole = Percentiles.of(fisher_sum(single.log_p_values(every)[:, : len(names)], names, trust))
+        return cls(names, layer_names, single, whole, source, trust)
 
     @property
     def count(self) -> int:
@@ -98,20 +104,21 @@ class Calibration:
         """Return the novelty of examples with these scores, in a dtype."""
         single = self.single.log_p_values(scores.matrix(self.part_names))
         count = len(self.part_names)
-        whole = self.whole.log_p_values(_fisher(single[:, :count], self.part_names))
-        below = torch.expm1(torch.cat([whole, single], dim=1)).neg_().to(dtype)
-        by_part, by_layer = below[:, 1 : count + 1], below[:, count + 1 :]
-        return Novelty(below[:, 0].clone(), by_part.clone(), by_layer.clone(), self.part_names, self.layer_names)
+        whole = self.whole.log_p_values(fisher_sum(single[:, :count], self.part_names, self.trust))
+        logs = torch.cat([whole, single], dim=1)
+        below = torch.expm1(logs).neg_().to(dtype)
+        novelty, by_part, by_layer = below[:, 0].clone(), below[:, 1 : count + 1].clone(), below[:, count + 1 :].clone()
+        return Novelty(novelty, by_part, by_layer, self.part_names, self.layer_names, logs.to(dtype), self.source)
 
     def joined(self, other: "Calibration") -> "Calibration":
         """Return about the calibration on the known examples of both."""
         tables = {name: getattr(self, name).joined(getattr(other, name)) for name in TABLES}
-        return Calibration(self.part_names, self.layer_names, source=self.source, **tables)
+        return Calibration(self.part_names, self.layer_names, source=self.source, trust=self.trust, **tables)
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, object]]:
         """Return tensors by name, and what JSON can hold."""
         tensors = {f"{name}/{key}": one for name in TABLES for key, one in getattr(self, name).tensors().items()}
-        return tensors, {"part_names": list(self.part_names), "source": self.source}
+        return tensors, {"part_names": list(self.part_names), "source": self.source, "trust": self.trust}
 
     @classmethod
     def unpack(
@@ -119,11 +126,7 @@ class Calibration:
     ) -> "Calibration":
         """Undo `pack`."""
         tables = {name: Percentiles(**under(tensors, f"{name}/")) for name in TABLES}
-        names = plain["part_names"]
+        names, trust = plain["part_names"], plain.get("trust", 1.0)  # files of earlier versions trust all parts
         assert isinstance(names, list)
-        return cls(tuple(names), layer_names, source=str(plain["source"]), **tables)
-
-
-def _fisher(log_p: Tensor, names: tuple[str, ...]) -> Tensor:  # (N, P) -> (N, 1)
-    weights = log_p.new_tensor([PARTS[name].weight for name in names])
-    return -2 * (log_p @ weights).unsqueeze(1)
+        assert isinstance(trust, float | int)
+        return cls(tuple(names), layer_names, source=str(plain["source"]), trust=float(trust), **tables)

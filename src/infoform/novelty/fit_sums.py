@@ -1,7 +1,8 @@
 """What a fit sums for novelty while it reads every example once: moments of all layers and of the classes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,13 +26,14 @@ class NoveltySums:
     """The sums of a fit; all layers with a rule count, also those that get no posterior."""
 
     def __init__(self, model: nn.Module, likelihood: Likelihood) -> None:
-        self._layers, _ = find_layers(model)
+        self._layers, _ = find_layers(model, frozen=True)
         self._likelihood = likelihood
         self._moments = {name: MomentSums() for name in self._layers}
         self._classes = MomentSums()
         self._head: str | None = None
         self._left_out = LeftOut()
         self._pooled: PooledInputs | None = None
+        self.excluded: set[str] = set()  # layers that have no row for each example, though it may look so
         self.finished = False  # whether all examples of all processes are in the sums
 
     @contextmanager
@@ -63,7 +65,8 @@ class NoveltySums:
             self._head = self._pooled.last_layer(outputs)
             self._pooled.observe = self._head is None
             self._pooled.observed.clear()
-        rows: dict[str, Tensor] = {**self._pooled.rows(len(outputs)), OUTPUTS: outputs}
+        pooled = {name: row for name, row in self._pooled.rows(len(outputs)).items() if name not in self.excluded}
+        rows: dict[str, Tensor] = {**pooled, OUTPUTS: outputs}
         labels = self._likelihood.known_classes(outputs, targets)
         if labels is not None:
             rows[LABELS] = labels
@@ -117,14 +120,16 @@ class NoveltySums:
                     f"the inputs of layer '{name}' overflow when they are squared; scale them down, or use "
                     "FitOptions(novelty=False)."
                 )
+        by_class = self._classes.has_class_means if previous is None else len(previous.classes.counts) > 1
+        heads = self._classes if by_class else self._classes.joined_classes()
         ranks = choose_ranks(
             {name: one.columns for name, one in moments.items()},
-            head_columns=self._classes.columns,
-            classes=self._classes.classes,
+            head_columns=heads.columns,
+            classes=heads.classes,
             budget=budget,
         )
         layers = {name: one.gaussian(rank=ranks.layers) for name, one in moments.items()}
-        classes = self._classes.gaussian(rank=ranks.head, class_rank=ranks.classes)
+        classes = heads.gaussian(rank=ranks.head, class_rank=ranks.classes)
         left = self._left_out.examples()
         rows = {name: one for name, one in left.rows.items() if name not in (OUTPUTS, LABELS)}
         outputs = left.rows.get(OUTPUTS, torch.zeros(0, 1))
@@ -157,17 +162,43 @@ class NoveltySums:
         rows, each = examples.rows, torch.ones(len(examples.numbers), dtype=torch.float64)
         if left_out is not None:
             each = each.masked_fill_(left_out, 0)
-        wide = each * example_weights(examples.numbers)
-
-        def add(moments: MomentSums, row: Tensor, labels: Tensor | None = None) -> None:
-            moments.add(row, wide if row.shape[1] > WIDE else each, labels)
-
+        narrow, wide = _Weighted.of(each), _Weighted.of(each * example_weights(examples.numbers))
         for name, moments in self._moments.items():
             if name in rows:
-                add(moments, rows[name])
+                own = wide if rows[name].shape[1] > WIDE else narrow
+                own.add_to(moments, rows[name])
         if self._head is None or self._head not in rows:
             return
-        labels = rows.get(LABELS)
+        labels, head = rows.get(LABELS), rows[self._head]
         if labels is not None and not self._classes.sums:
             self._classes.classes = rows[OUTPUTS].shape[1]
-        add(self._classes, unit_length(rows[self._head]), labels)
+        own = wide if head.shape[1] > WIDE else narrow
+        own.add_to(self._classes, head, labels, change=unit_length)
+
+
+@dataclass(frozen=True)
+class _Weighted:
+    """The examples of a batch that count in some moments, and how much."""
+
+    places: Tensor | None  # (n,) in the batch; None for all
+    weights: Tensor  # (n,)
+
+    @classmethod
+    def of(cls, weights: Tensor) -> "_Weighted":  # (N,)
+        places = weights.nonzero().squeeze(1)
+        return cls(None, weights) if len(places) == len(weights) else cls(places, weights[places])
+
+    def add_to(
+        self,
+        moments: MomentSums,
+        rows: Tensor,  # (N, D)
+        labels: Tensor | None = None,  # (N,)
+        change: Callable[[Tensor], Tensor] = lambda rows: rows,
+    ) -> None:
+        """Add the rows of these examples, changed, to moments."""
+        if len(self.weights) == 0:
+            return
+        if self.places is not None:
+            places = self.places.to(rows.device)
+            rows, labels = rows.index_select(0, places), None if labels is None else labels[places.to(labels.device)]
+        moments.add(change(rows), self.weights, labels)

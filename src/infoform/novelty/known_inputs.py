@@ -49,10 +49,10 @@ class KnownInputs:
             outputs: Of the trained network, (N, C).
             likelihood: What the outputs are for.
         """
-        distances = self.distances(rows, len(outputs))
+        distances = self.distances(rows, outputs.shape[0])
         standardised = (distances - self.centre.to(distances)) / self.spread.to(distances)
         head = rows.get(self.head)
-        near = outputs.new_zeros(len(outputs)) if head is None else self.classes.log_distance(unit_length(head))
+        near = outputs.new_zeros(outputs.shape[0]) if head is None else self.classes.log_distance(unit_length(head))
         sight = Sight(standardised, near, outputs, likelihood)
         found = {name: part.score(sight) for name, part in PARTS.items()}
         return Scores({name: one.double() for name, one in found.items() if one is not None}, standardised)
@@ -109,7 +109,8 @@ def calibrated(known: KnownInputs, rows: Mapping[str, Tensor], outputs: Tensor, 
         spread = distances.std(0).clamp_min(LEAST_DEVIATION)
         known = replace(known, centre=distances.mean(0).float(), spread=spread.float())
     scores = known.scores(rows, outputs, likelihood)
-    own = Calibration.of(scores, known.layer_names, source=LEFT_OUT)
+    trust = None if known.calibration is None else known.calibration.trust
+    own = Calibration.of(scores, known.layer_names, source=LEFT_OUT, trust=trust)
     return replace(known, calibration=own if known.calibration is None else known.calibration.joined(own))
 
 

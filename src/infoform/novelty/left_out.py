@@ -29,7 +29,9 @@ class ExampleRows:
 
     def select(self, which: Tensor) -> "ExampleRows":  # (n,) of truth values
         """Return some of the examples."""
-        return ExampleRows(self.numbers[which], {name: one[which.to(one.device)] for name, one in self.rows.items()})
+        places = which.nonzero().squeeze(1)
+        rows = {name: one.index_select(0, places.to(one.device)) for name, one in self.rows.items()}
+        return ExampleRows(self.numbers[which], rows)
 
     @staticmethod
     def joined(parts: "list[ExampleRows]") -> "ExampleRows":
@@ -39,6 +41,11 @@ class ExampleRows:
         order = numbers.argsort()
         rows = {name: torch.cat([one.rows[name].cpu() for one in parts])[order] for name in names}
         return ExampleRows(numbers[order], rows)
+
+
+def most_left_out(each: int) -> int:
+    """Return how many examples may be left out, each of which takes so many bytes."""
+    return max(LEAST_LIMIT, min(MOST, MOST_BYTES // max(1, each)))
 
 
 @dataclass
@@ -80,13 +87,12 @@ class LeftOut:
     @property
     def count(self) -> int:
         """Return how many examples are left out."""
-        return sum(len(one.numbers) for one in self.parts)
+        return sum(one.numbers.numel() for one in self.parts)
 
     @property
     def limit(self) -> int:
         """Return how many may be left out, by the bytes that one of them takes."""
-        each = sum(one[0].nbytes for one in self.parts[0].rows.values()) if self.parts else 0
-        return max(LEAST_LIMIT, min(MOST, MOST_BYTES // max(1, each)))
+        return most_left_out(sum(one[0].nbytes for one in self.parts[0].rows.values()) if self.parts else 0)
 
     def examples(self) -> ExampleRows:
         """Return all that are left out, in the order of their numbers."""

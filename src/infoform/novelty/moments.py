@@ -23,6 +23,7 @@ SKETCH = 2 * RANK + 16  # columns of Ω
 WIDE = 128  # columns above which a part of many examples will do
 WHOLE = 1024  # first examples, which all count
 STRIDE = 8  # of the others one in so many counts
+EXAMPLES_PER_CLASS = 8  # fewer have one mean together: that of one example would be the example itself
 
 
 @dataclass
@@ -51,8 +52,8 @@ class MomentSums:
                 f"a layer must be given as many numbers at every call, got {self.columns}, then {rows.shape[1]}; use "
                 "FitOptions(novelty=False) for this network."
             )
-        places = weights.nonzero().squeeze(1)
-        if len(places) < len(weights):
+        if not bool(weights.all()):
+            places = weights.nonzero().squeeze(1)
             weights, own = weights[places], places.to(rows.device)
             rows, labels = rows[own], None if labels is None else labels[own]
         x = self._as_summed(rows)
@@ -95,6 +96,16 @@ class MomentSums:
         """Whether nothing has overflowed."""
         return all(bool(one.isfinite().all()) for one in self.sums.values())
 
+    @property
+    def has_class_means(self) -> bool:
+        """Whether there are enough examples of each class that occurs to tell its mean from the spread around it."""
+        return self.classes > 1 and self.count >= EXAMPLES_PER_CLASS * int((self.sums["count"] > 0).sum())
+
+    def joined_classes(self) -> "MomentSums":
+        """Return the sums of all rows as those of one class."""
+        every = {name: one.sum(0, keepdim=True) for name, one in self.sums.items() if name in ("count", "total")}
+        return MomentSums(1, {**self.sums, **every})
+
     def gaussian(self, *, rank: int, class_rank: int = 0) -> SparseGaussian:
         """Return the means of the classes, and the covariance within classes that all of them share.
 
@@ -129,6 +140,12 @@ class MomentSums:
             self.sums["second"] = zeros(columns, columns)
         else:
             self.sums |= {"squares": zeros(columns), "sketch": zeros(columns, SKETCH)}
+
+
+def moment_bytes(columns: int, *, classes: int = 1) -> int:
+    """Return the bytes of the sums of rows with so many columns, in so many classes."""
+    second = columns * (columns if columns <= EXACT else SKETCH + 1)
+    return 8 * (classes * (columns + 1) + second)
 
 
 def example_weights(numbers: Tensor) -> Tensor:  # (N,)

@@ -15,6 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from infoform.common.exporting import places_among
+
 LEVELS = 33  # levels that are stored of many scores
 TAIL = 0.9  # level that the tail is fitted from
 
@@ -51,7 +53,7 @@ class Percentiles:
         """Return the log of the share of known examples that score higher."""
         table = self._table
         x = scores.double().cpu().T.contiguous()  # (R, N)
-        place = torch.searchsorted(table.points, x)  # of an interval that ends there; of equal points at the first
+        place = places_among(table.points, x)  # of an interval that ends there; of equal points at the first
         start, anchor, slope = (one.gather(1, place) for one in (table.starts, table.anchors, table.slopes))
         excess = (x - anchor) * slope
         # a share between two points, and an exponential beyond them

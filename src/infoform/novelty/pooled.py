@@ -42,7 +42,9 @@ class PooledInputs:
             examples: The number N of examples. A layer that mixes examples with positions on its first axis has
                 another number of rows.
         """
-        return {name: _mean(calls) for name, calls in self.calls.items() if all(len(one) == examples for one in calls)}
+        return {
+            name: _mean(calls) for name, calls in self.calls.items() if all(one.shape[0] == examples for one in calls)
+        }
 
     def last_layer(self, outputs: Tensor) -> str | None:  # (N, C)
         """Return the layer that these outputs come from; where something follows it, the one that was called last."""

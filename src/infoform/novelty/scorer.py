@@ -10,6 +10,7 @@ from infoform.likelihoods import Likelihood
 from infoform.network.batches import Batch
 from infoform.network.last_layer import plain_outputs
 from infoform.network.layer import Layer
+from infoform.network.private_copy import ModelCopy
 from infoform.novelty.calibration import Calibration, Scores
 from infoform.novelty.known_inputs import KnownInputs
 from infoform.novelty.pooled import PooledInputs, pooling
@@ -24,6 +25,11 @@ class NoveltyScorer:
     layers: Mapping[str, Layer]  # all that have a rule
     likelihood: Likelihood
     known: KnownInputs
+
+    def on(self, copy: ModelCopy) -> "NoveltyScorer":
+        """Return this scorer with the modules of a copy of the model."""
+        layers = {name: self.layers[name].on(copy) for name in self.known.layers if name in self.layers}
+        return NoveltyScorer(copy.model, layers, self.likelihood, self.known)
 
     @contextmanager
     def watching(self, batch: Batch) -> Iterator[PooledInputs]:
@@ -40,7 +46,7 @@ class NoveltyScorer:
 
     def scores_of(self, pooled: PooledInputs, outputs: Tensor) -> Scores:  # (N, C)
         """Return the same from what was pooled in a forward pass, and its outputs."""
-        return self.known.scores(pooled.rows(len(outputs)), outputs.detach(), self.likelihood)
+        return self.known.scores(pooled.rows(outputs.shape[0]), outputs.detach(), self.likelihood)
 
     def novelty(self, batch: Batch) -> Novelty:
         """Return the novelty of the examples of a batch."""

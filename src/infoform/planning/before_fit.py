@@ -14,6 +14,7 @@ from infoform.fitting.fit_memory import choose_groups, largest_peak, layer_dimen
 from infoform.fitting.layer_costs import eigen_flops, fit_flops, forward_flops, statistics_bytes
 from infoform.network.batches import device_of
 from infoform.network.probe import ProbeResult, probe
+from infoform.novelty.memory import novelty_memory
 from infoform.planning.plan import LayerPlan, Plan
 from infoform.planning.target import PlanTarget
 from infoform.posteriors import RankedStructure, Structure
@@ -65,9 +66,10 @@ def plan_before_fit(
     groups = [list(sizes)]
     if seen is not None:
         needed = layer_memory(target.layers, seen, request, settings)
+        novelty = novelty_memory(seen.pooled, outputs=outputs or seen.outputs) if target.novelty else 0
         if limit is not None:
-            groups = choose_groups(needed, budget=limit, stays=stays)
-        peak = largest_peak(needed, groups, stays=stays)
+            groups = choose_groups(needed, budget=limit, stays=stays, novelty=novelty)
+        peak = largest_peak(needed, groups, stays=stays, novelty=novelty)
         cost, eigen = _cost(target, request, sizes, seen, outputs=outputs, groups=len(groups))
     return Plan(
         structure=structure.label,

@@ -23,6 +23,7 @@ class PlanTarget:
     prior: Prior
     settings: FitSettings
     all_statistics: bool  # whether the fit collects what every structure and prior needs
+    novelty: bool = True  # whether the fit looks at the inputs of every layer
 
     def request(self, structure: Structure | None = None) -> StatisticsRequest:
         """Return what the fit collects, for this structure or another."""

@@ -6,7 +6,7 @@ with other numbers (`with_prior`), and what has to be computed from both is comp
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, overload
@@ -56,6 +56,8 @@ class LayerPosterior(ABC):
     """
 
     structure: ClassVar[str]
+    tensor_shapes: ClassVar[Mapping[str, str]] = {}  # of stored tensors, in letters: "A a"; G, A and W = G A are known
+    not_negative: ClassVar[tuple[str, ...]] = ()  # of those, the ones that cannot be negative
 
     prior: LayerPrior
     num_data: float
@@ -185,7 +187,7 @@ class LayerPosterior(ABC):
             Covariances of the G outputs of every example.
         """
         eye = torch.eye(self.shape[0], dtype=inputs.dtype, device=inputs.device)
-        return DenseCovariance(self.outer_covariance(inputs, eye.expand(len(inputs), -1, -1)))
+        return DenseCovariance(self.outer_covariance(inputs, eye.expand(inputs.shape[0], -1, -1)))
 
     def covariance(self, jacobians: Tensor) -> Tensor:  # (N, C, G, A) -> (N, C, C)
         """Return J_c P⁻¹ J_dᵀ.
@@ -198,11 +200,32 @@ class LayerPosterior(ABC):
         """
         return jacobians.flatten(2) @ self.solve(jacobians).flatten(2).mT
 
-    def prepare(self) -> None:
-        """Compute now what the first `covariance` would, with all threads: another number of them rounds otherwise."""
-        if not self.__dict__.get(_PREPARED):
-            self.covariance(torch.zeros(1, 1, *self.shape, dtype=self.dtype, device=self.device))
-            self.__dict__[_PREPARED] = True
+    def covariance_by_example(self, jacobians: Sequence[Tensor]) -> Tensor:  # N of (C, G, A) -> (N, C, C)
+        """Return the same for gradients that do not lie in one tensor.
+
+        Args:
+            jacobians: Gradients of C outputs in the layer's weights, one tensor (C, G, A) an example.
+
+        Returns:
+            Covariances of the outputs (N, C, C).
+        """
+        return self.covariance(torch.stack(list(jacobians)))
+
+    def prepare(self, *, outer: bool = False) -> None:
+        """Compute now what the first `covariance` would, with all threads: another number of them rounds otherwise.
+
+        Args:
+            outer: Whether it is `outer_covariance` that will be called.
+        """
+        done: set[bool] = self.__dict__.setdefault(_PREPARED, set())
+        if outer in done:
+            return
+        zeros = torch.zeros(1, 1, *self.shape, dtype=self.dtype, device=self.device)
+        if outer:
+            self.outer_covariance(zeros[0, 0, :1], zeros[..., 0])
+        else:
+            self.covariance(zeros)
+        done.add(outer)
 
     @abstractmethod
     def log_det(self) -> Tensor:
@@ -277,6 +300,16 @@ class LayerPosterior(ABC):
         values = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
+    @classmethod
+    def check_stored(cls, tensors: Mapping[str, Tensor], what: str) -> None:
+        """Raise a ValueError if tensors of a file do not go together; their shapes are checked before.
+
+        Args:
+            tensors: The stored tensors by name.
+            what: The layer and the file, for the sentence of an error.
+        """
+        return
+
     def settings(self) -> dict[str, Any]:
         """Return the stored plain values by name.
 
@@ -304,4 +337,5 @@ def required(statistic: Tensor | None, what: str, curvature: Curvature) -> Tenso
 
 def power(values: Tensor, exponent: float, *, floor: float = 0.0) -> Tensor:
     """Return values ** exponent, and 0 where a value is not above the floor: no precision, held fixed."""
-    return torch.where(values > floor, values.clamp_min(floor or torch.finfo(values.dtype).tiny) ** exponent, 0)
+    positive = values.clamp_min(floor or torch.finfo(values.dtype).tiny)
+    return torch.where(values > floor, positive.rsqrt_() if exponent == -0.5 else positive**exponent, 0)

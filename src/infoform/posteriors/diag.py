@@ -3,6 +3,7 @@
 A weight without information (f = 0) is held fixed where τ = 0, as in the paper.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -28,6 +29,8 @@ class DiagPosterior(LayerPosterior):
     """Independent weights with the exact diagonal of the information matrix."""
 
     structure: ClassVar[str] = "diag"
+    tensor_shapes: ClassVar[Mapping[str, str]] = {"information": "G A", "information_steps": "2"}
+    not_negative: ClassVar[tuple[str, ...]] = ("information",)
 
     prior: LayerPrior
     num_data: float
@@ -72,6 +75,9 @@ class DiagPosterior(LayerPosterior):
 
     def quadratic_form(self, x: Tensor) -> Tensor:
         return self._rows.quadratic_form(x)
+
+    def covariance(self, jacobians: Tensor) -> Tensor:
+        return self._rows.covariance(jacobians)
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         return row_covariance(self._rows.row_variance(inputs), outputs)

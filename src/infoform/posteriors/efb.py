@@ -3,6 +3,7 @@
 P = N U Λ Uᵀ + τ I,    Λ = E Σ_v (U_Gᵀ ∇ U_A)²            George et al. 2018; Lee et al. 2020, eq. for I_efb
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -25,6 +26,12 @@ class EfbPosterior(KroneckerPosterior):
     """The eigenbasis with its own second moments."""
 
     structure: ClassVar[str] = "efb"
+    tensor_shapes: ClassVar[Mapping[str, str]] = {
+        "input_vectors": "A a",
+        "gradient_vectors": "G g",
+        "eigenvalues": "g a",
+    }
+    not_negative: ClassVar[tuple[str, ...]] = ("eigenvalues",)
 
     prior: LayerPrior
     num_data: float

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from infoform.common.exporting import split_unless_exporting
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.eigenbasis import symmetric_eigh
@@ -29,6 +30,8 @@ class FullPosterior(LayerPosterior):
     """All correlations of one layer."""
 
     structure: ClassVar[str] = "full"
+    tensor_shapes: ClassVar[Mapping[str, str]] = {"eigenvalues": "W", "eigenvectors": "W W"}
+    not_negative: ClassVar[tuple[str, ...]] = ("eigenvalues",)
 
     prior: LayerPrior
     num_data: float
@@ -76,8 +79,9 @@ class FullPosterior(LayerPosterior):
     def output_covariance(self, inputs: Tensor) -> OutputCovariance:
         eye = torch.eye(self.shape[0], dtype=inputs.dtype, device=inputs.device)
         step = max(1, SCRATCH // (self.shape[0] * len(self.eigenvalues)))
-        parts = [self.outer_covariance(part, eye.expand(len(part), -1, -1)) for part in inputs.split(step)]
-        return DenseCovariance(torch.cat(parts))
+        parts = split_unless_exporting(inputs, step)
+        found = [self.outer_covariance(part, eye.expand(part.shape[0], -1, -1)) for part in parts]
+        return DenseCovariance(torch.cat(found))
 
     def log_det(self) -> Tensor:
         self._check_invertible()

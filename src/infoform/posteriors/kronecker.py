@@ -45,9 +45,9 @@ class KroneckerPosterior(LayerPosterior):
         return 1
 
     def transform(self, noise: Tensor) -> Tensor:
-        if self._truncated or not self.prior.positive:
-            return self._apply_power(noise, -0.5)
-        return self._expand(power(self.coefficients, -0.5) * noise)  # which is as good in one whole basis as in another
+        # the symmetric root: U C^(-1/2) z without Uᵀ would save a product, and be another draw wherever rounding gives
+        # an eigenvector another sign, or other vectors of an eigenspace, as the sums over other batches do
+        return self._apply_power(noise, -0.5)
 
     def solve(self, x: Tensor) -> Tensor:
         return self._apply_power(x, -1.0)

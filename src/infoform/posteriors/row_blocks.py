@@ -5,6 +5,14 @@ The diagonal part of a posterior plus its prior. With B_g = D_g^(-1/2) W V^(1/2)
     R_g^(-1) = F_g F_gᵀ,    F_g = D_g^(-1/2) (I + B_g B_gᵀ)^(-1/2),    (I + B_g B_gᵀ)^(-p) = I − B_g M_g B_gᵀ
 
 with M_g (p × p) for p = 1/2 and 1. Without W all this is elementwise.
+
+Variances aᵀ R_g⁻¹ a are not computed as aᵀ D_g⁻¹ a less what W takes: where W V Wᵀ is far stiffer than D_g, as the
+activation prior is along the inputs of the data, both are many magnitudes larger than what is left. With
+U = W V^(1/2), any c, r = a − U c and h = Uᵀ D_g⁻¹ r − c,
+
+    R_g⁻¹ a = D_g⁻¹ r − D_g⁻¹ U M_g h,    aᵀ R_g⁻¹ a = rᵀ D_g⁻¹ r + cᵀ c − hᵀ M_g h
+
+and for the c that makes the first two terms smallest for the mean D over rows, h is next to nothing.
 """
 
 from dataclasses import dataclass
@@ -19,6 +27,8 @@ from infoform.posteriors.base import power
 from infoform.priors import LayerPrior
 
 PART = 2**18  # numbers that are held in float64 at a time
+STIFF = 1e5  # k from which Jacobians are split before they are multiplied: float32 would lose more than two digits
+STIFF_GRAM = 1e8  # k from which float64 would lose more than half of its digits in `gram`
 
 
 def row_covariance(variances: Tensor, outputs: Tensor) -> Tensor:  # (N, G), (N, C, G) -> (N, C, C)
@@ -58,18 +68,47 @@ class RowBlocks:
 
     def row_variance(self, inputs: Tensor) -> Tensor:  # (N, A) -> (N, G)
         """Return aᵀ R_g⁻¹ a for every example and row."""
-        variance = rows_times(inputs**2, self.inverse)
         if self.factor is None:
-            return variance
-        taken: Tensor = torch.linalg.vector_norm(self.row_project(inputs), dim=2)
-        return variance - taken.square_().T
-
-    def row_project(self, inputs: Tensor) -> Tensor:  # (N, A) -> (G, N, p)
-        """Return L_gᵀ V^(1/2) Wᵀ D_g⁻¹ a for every row and example, with L_g L_gᵀ = M_g for R⁻¹."""
-        assert self.factor is not None
-        spread = inputs.unsqueeze(1) * self.factor.T  # (N, p, A)
+            return rows_times(inputs**2, self.inverse)
+        rest, along = self.split(inputs)
+        variance = rows_times(rest**2, self.inverse) + along.square().sum(1, keepdim=True)
+        spread = rest.unsqueeze(1) * self.factor.T  # (N, p, A)
         inner = rows_times(self.inverse, spread.flatten(0, 1))  # by rows, as the product with L_g wants it
-        return inner.view(len(inner), *spread.shape[:2]) @ self._whitener
+        taken = (inner.view(inner.shape[0], *spread.shape[:2]) - along) @ self._whitener  # (G, N, p)
+        norms: Tensor = torch.linalg.vector_norm(taken, dim=2)
+        return variance - norms.square_().T
+
+    def covariance(self, jacobians: Tensor) -> Tensor:  # (N, C, G, A) -> (N, C, C)
+        """Return J_c R⁻¹ J_dᵀ."""
+        if self.factor is None or self.stiffness <= STIFF:
+            return jacobians.flatten(2) @ self.solve(jacobians).flatten(2).mT
+        rest, along = self.split(jacobians)
+        scaled = self.inverse * rest
+        taken = (scaled @ self.factor - along).unsqueeze(-2) @ self._whitener  # (N, C, G, 1, p)
+        covariance = rest.flatten(2) @ scaled.flatten(2).mT + along.flatten(2) @ along.flatten(2).mT
+        return covariance - taken.flatten(2) @ taken.flatten(2).mT
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:  # (..., A) -> (..., A), (..., p)
+        """Return r and c with x = r + W V^(1/2) c, see above; r is exact to the last digits, however small it is."""
+        assert self.factor is not None
+        exact = x.double()
+        along = (exact @ self._along).to(x.dtype)
+        return (exact - along.double() @ self.factor.double().T).to(x.dtype), along
+
+    @cached_property
+    def _along(self) -> Tensor:  # (A, p): what an input is multiplied with for its c, in float64
+        assert self.factor is not None
+        factor, weights = self.factor.double(), (self.root.double() ** 2).mean(0).unsqueeze(1)  # (A, 1)
+        # least squares by QR: the normal equations would lose what is small beside the stiff directions
+        columns = torch.cat([weights.sqrt() * factor, torch.eye(factor.shape[1]).to(factor)])
+        q, r = torch.linalg.qr(columns)
+        solved: Tensor = torch.linalg.solve_triangular(r, q[: len(factor)].T, upper=True)
+        return (solved * weights.sqrt().T).T
+
+    @cached_property
+    def stiffness(self) -> float:
+        """Return the largest k: how much stiffer W V Wᵀ is than D along some direction of a row."""
+        return 0.0 if self.factor is None else float(self._spectrum[0].max())
 
     def log_det(self) -> Tensor:
         parts = (part.double() for part in self.diagonal.flatten().split(PART))  # whole, fresh pages cost most
@@ -100,8 +139,11 @@ class RowBlocks:
 
         `shared` is `row_shared(scale, input_vectors)`, where it is at hand.
         """
-        inverse = self.root.double() ** 2
-        weights = inverse if scale is None else inverse * scale.double() ** 2
+        if self.stiffness > STIFF_GRAM:
+            return self._gram_of_roots(scale, input_vectors, gradient_vectors, rows, columns)
+        weights = self._inverse64
+        if scale is not None:
+            weights = (weights * scale).mul_(scale)  # in float64
         input_vectors, gradient_vectors = input_vectors.double(), gradient_vectors.double()
         gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
         if self.factor is None:
@@ -116,13 +158,35 @@ class RowBlocks:
             gram.addmm_(picked, picked.T, alpha=-1)
         return gram
 
+    def _gram_of_roots(
+        self, scale: Tensor | None, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
+    ) -> Tensor:  # (K, K)
+        """Return the same as a sum of squares, Σ_g u_k u_l Y_gᵀ Y_g, Y_g = F_gᵀ S_g U_A: slower, and cannot cancel."""
+        assert self.factor is not None
+        values, vectors = self._spectrum
+        grown = (1 + values).sqrt()
+        half = vectors / (grown * (grown + 1)).unsqueeze(1) @ vectors.mT  # M for F, in float64
+        root, factor, gradient_vectors = self.root.double(), self.factor.double(), gradient_vectors.double()
+        scaled = root if scale is None else root * scale.double()  # (G, A)
+        gram = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=root.device)
+        step = max(1, 2**22 // (input_vectors.numel() + len(rows) ** 2))
+        for start in range(0, len(root), step):
+            part = slice(start, start + step)
+            y = scaled[part].unsqueeze(2) * input_vectors.double()  # (chunk, A, a)
+            shared = root[part].unsqueeze(2) * factor  # (chunk, A, p)
+            y -= shared @ (half[part] @ (shared.mT @ y))
+            inner = (y.mT @ y)[:, columns][:, :, columns]  # (chunk, K, K)
+            by_pair = gradient_vectors[part][:, rows]  # (chunk, K)
+            gram += torch.einsum("gk,gl,gkl->kl", by_pair, by_pair, inner)
+        return gram
+
     def row_shared(self, scale: Tensor | None, input_vectors: Tensor) -> Tensor:  # (G, A), (A, a) -> (G, p, a)
         """Return V^(1/2) Wᵀ D_g⁻¹ S_g u_j for every row and column, in float64: what the two low ranks share."""
         assert self.factor is not None
-        inverse, factor = self.root.double() ** 2, self.factor.double()
-        weights = inverse if scale is None else inverse * scale.double()
+        factor = self.factor.double()
+        weights = self._inverse64 if scale is None else self._inverse64 * scale
         spread = factor.unsqueeze(2) * input_vectors.double().unsqueeze(1)  # (A, p, a)
-        return (weights @ spread.flatten(1)).view(len(weights), *spread.shape[1:])
+        return (weights @ spread.flatten(1)).view(weights.shape[0], *spread.shape[1:])
 
     @property
     def half_middle(self) -> Tensor:  # (G, p, p)
@@ -147,7 +211,15 @@ class RowBlocks:
 
     @cached_property
     def inverse(self) -> Tensor:  # D^(-1) (G, A)
-        return self.root**2
+        return self.root.square()
+
+    @cached_property
+    def _inverse64(self) -> Tensor:  # the same in float64, until `drop_float64`
+        return self.root.to(torch.float64, copy=True).square_()
+
+    def drop_float64(self) -> None:
+        """Drop what is large and needed no more once `gram` is known."""
+        self.__dict__.pop("_inverse64", None)
 
     def scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
         return self.inverse if scale is None else self.inverse * scale
@@ -165,7 +237,9 @@ class RowBlocks:
         size = factor.shape[1]
         lower = torch.tril_indices(size, size, device=factor.device)
         grams = self.root.new_zeros(len(self.root), size, size, dtype=torch.float64)
-        grams[:, lower[0], lower[1]] = self.root.double() ** 2 @ (factor[:, lower[0]] * factor[:, lower[1]])
+        inverse = self.__dict__.get("_inverse64")  # where `gram` is wanted, too
+        inverse = self.root.to(torch.float64, copy=True).square_() if inverse is None else inverse
+        grams[:, lower[0], lower[1]] = inverse @ (factor[:, lower[0]] * factor[:, lower[1]])
         values, vectors = torch.linalg.eigh(grams, UPLO="L")
         return values.clamp_min(0), vectors
 

@@ -47,6 +47,11 @@ class Structure(ABC):
     posterior: ClassVar[type[LayerPosterior]]  # what `build` returns, and what a file is read back as
     preset: str = ""  # the name of the set of options that this object was made from, if any
 
+    @property
+    def warning(self) -> str:
+        """Return what a user should know before a fit, if anything; `Laplace` warns of it."""
+        return ""
+
     @abstractmethod
     def statistics(self) -> StatisticsRequest:
         """Return the statistics that `build` needs a fit to collect.

@@ -68,8 +68,8 @@ class LayerGradients:
         parts = _parts(len(gradients), each, chunk // IN_CACHE)
         return [_Block(self, part) for part in parts], 4 * each <= chunk
 
-    def jacobians(self, part: slice) -> Tensor:  # -> (n, C, G, A)
-        """Return the gradients of every output in the layer's weights."""
+    def jacobians(self, part: slice) -> list[Tensor]:  # -> n of (C, G, A)
+        """Return the gradients of every output in the layer's weights, example by example."""
         dtype = self.posteriors[0].dtype
         inputs = _joined([one.inputs(self.layer, part) for one in self.calls], 2).to(dtype)  # (H, n, S, A)
         outputs = _joined([one.by_output(self.layer, part) for one in self.calls], 3).to(dtype)  # (H, n, C, S, G / H)
@@ -77,12 +77,10 @@ class LayerGradients:
         left = outputs.mT.reshape(groups * examples, count * rows, positions)
         right = inputs.flatten(0, 1)  # (H n, S, A)
         if groups == 1 and left.device.type == "cpu" and dtype == torch.float32:
-            formed = [rows_times(one, other.mT) for one, other in zip(left, right, strict=True)]
-            product = formed[0].unsqueeze(0) if examples == 1 else torch.stack(formed)
-        else:
-            product = left @ right
-        by_group = product.view(groups, examples, count, rows, -1)
-        return by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1)
+            formed = (rows_times(one, other.mT) for one, other in zip(left, right, strict=True))
+            return [one.view(count, rows, -1) for one in formed]
+        by_group = (left @ right).view(groups, examples, count, rows, -1)
+        return list(by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1))
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class _Block:
 
     def covariances(self) -> Tensor:  # (V, n, C, C)
         jacobians = self.of.jacobians(self.part)
-        return torch.stack([one.covariance(jacobians) for one in self.of.posteriors])
+        return torch.stack([one.covariance_by_example(jacobians) for one in self.of.posteriors])
 
 
 def add_covariances(layers: Sequence[LayerGradients], total: Tensor, *, chunk: int) -> None:  # (V, N, C, C)

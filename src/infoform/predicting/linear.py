@@ -2,26 +2,37 @@
 
     f(x) ~ N(f*, J Σ Jᵀ)
 
-J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients (layer_covariances.py).
+J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients (layer_covariances.py). Threads share the
+examples, each with a copy of the modules: most operations of a small layer are too short to be shared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from infoform.network.batches import Batch, batch_size, cut_batch
+from infoform.common.threads import side_by_side
+from infoform.layers.base import is_outer
+from infoform.network.batches import Batch, batch_size, cut_batch, is_divisible
 from infoform.network.capture import Call, Capture, capturing
+from infoform.network.layer import Layer
+from infoform.network.memory_layout import channels_last_pays
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.checks import BatchCheck
 from infoform.predicting.layer_covariances import LayerCall, LayerGradients, add_covariances
 
 if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
 
 CHUNK_BYTES = 16 * 2**20  # of output gradients, and of what is made of one layer's, held at a time
-MOST_CHUNKS = 10  # that the output gradients of a large batch may take: more are no faster
-FIRST = 10  # examples of a first forward pass, which tells how many fit
+MOST_CHUNKS = 36  # that the output gradients of a large batch may take: more are no faster
+FIRST = 2  # examples of a first forward pass, which tells how many fit
+SMALL_WORK = 2**22  # numbers that a network puts out for all examples, below which threads are not worth their start
 
 Memory = dict[tuple[str, int], Tensor]  # of the gradients at each call of a layer, for the next examples
 
@@ -41,38 +52,157 @@ def gaussian_outputs(
     Returns:
         The mean (N, C), and a covariance of every example's outputs under each posterior (V, N, C, C).
     """
-    layers, examples = predictor.layers, batch_size(batch)
-    means, covariances = [], []
-    memory: Memory = {}
-    start, step = 0, min(FIRST, examples)
-    with capturing(predictor.model, {name: layers[name] for name in posteriors[0].layers}) as capture:
-        while start < examples:
-            part = slice(start, min(start + step, examples))
-            outputs = predictor.likelihood.check_outputs(capture.forward(cut_batch(batch, part)))
-            most = _examples_at_once(capture, outputs, examples)
-            if len(outputs) > most:
-                step = most
-                continue
-            covariance = outputs.new_zeros(len(posteriors), *outputs.shape, outputs.shape[1], requires_grad=False)
-            found = [
-                LayerGradients(layers[name], calls, [one.layers[name] for one in posteriors])
-                for name, calls in _collect(capture, outputs, memory).items()
-            ]
-            add_covariances(found, covariance, chunk=CHUNK_BYTES)
-            means.append(outputs.detach())
-            covariances.append(covariance)
-            start, step = part.stop, most
+    examples = batch_size(batch)
+    check = predictor.checks.of(predictor, _layers_of(predictor, posteriors), batch)
+    with _linearised(predictor, posteriors, check) as network:
+        whole = not (check.divisible and is_divisible(batch))  # then the outputs tell whether targets are missing
+        if examples == 1 or whole or (examples <= FIRST and not check.alone):
+            mean, covariance = network.outputs(batch)
+            return mean, covariance
+        first = cut_batch(batch, slice(0, 1 if check.alone else FIRST))
+        outputs = network.first_outputs(first)
+        threads, most = network.division(outputs, examples)
+        channels_last = network.gains_from_channels_last(outputs)
+        network.prepare()
+    if channels_last:
+        with _linearised(predictor, posteriors, check, channels_last=True) as network:
+            channels_last = network.has_outputs(first, outputs)
+    parts = _Parts(batch, _even_slices(examples, 1 if check.alone else most, threads))
+
+    def work(own: "Predictor") -> dict[int, tuple[Tensor, Tensor]]:
+        with _linearised(own, posteriors, check, channels_last=channels_last) as network:
+            return network.work_off(parts)
+
+    def work_privately(_: int) -> dict[int, tuple[Tensor, Tensor]]:
+        with predictor.private() as own:
+            return work(own)
+
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    if threads == 1 or not predictor.can_be_copied:
+        found = work(predictor)
+    else:
+        for one in side_by_side(work_privately, range(min(threads, len(parts)))):
+            found.update(one)
+    means, covariances = zip(*(found[number] for number in sorted(found)), strict=True)
     return torch.cat(means), torch.cat(covariances, dim=1)
 
 
-def _examples_at_once(capture: Capture, outputs: Tensor, examples: int) -> int:
-    """Return how many examples' output gradients to hold, seen from a forward pass over some.
+def _even_slices(examples: int, most: int, threads: int) -> list[slice]:
+    """Cut examples into slices of about equal size, at most so many each, and as many slices for every thread."""
+    count = min(examples, threads * -(-examples // (most * threads)))
+    bounds = [number * examples // count for number in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
 
-    Of C outputs the gradients of 2 C-ths of the batch take about the memory of one plain backward pass.
-    """
-    each = max(1, sum(capture.output_bytes) * outputs.shape[1] // len(outputs))
-    share = min(2 * examples // outputs.shape[1], MOST_CHUNKS * CHUNK_BYTES // each)
-    return max(1, CHUNK_BYTES // each, share)
+
+class _Parts:
+    """The examples of a batch, some at a time, for the thread that asks next."""
+
+    def __init__(self, batch: Batch, slices: list[slice]) -> None:
+        self._batch, self._slices = batch, slices
+        self._given, self._lock = 0, Lock()
+
+    def __len__(self) -> int:
+        return len(self._slices)
+
+    def __iter__(self) -> Iterator[tuple[int, Batch]]:
+        while True:
+            with self._lock:
+                number, self._given = self._given, self._given + 1
+            if number >= len(self._slices):
+                return
+            yield number, cut_batch(self._batch, self._slices[number])
+
+
+@dataclass
+class _LinearisedNetwork:
+    """A network with its layers tapped, and posteriors of their weights; used by one thread."""
+
+    predictor: "Predictor"
+    posteriors: Sequence[Posterior]
+    capture: Capture
+    memory: Memory = field(default_factory=dict)
+
+    def first_outputs(self, first: Batch) -> Tensor:  # -> (N, C)
+        """Return the outputs of the first examples."""
+        outputs = self.predictor.likelihood.check_outputs(self.capture.forward(first))
+        return outputs.detach()
+
+    def gains_from_channels_last(self, outputs: Tensor) -> bool:
+        """Tell, after a forward pass with these outputs, whether another layout of images should be faster."""
+        work = {
+            call.module: call.put_out * self.predictor.layers[name].shape[1]
+            for name, calls in self.capture.calls.items()
+            for call in calls
+        }
+        return channels_last_pays(work, outputs.device, outputs.dtype)
+
+    def has_outputs(self, first: Batch, expected: Tensor) -> bool:  # (N, C)
+        """Tell whether the network gives these outputs for the first examples, up to rounding."""
+        try:
+            outputs = self.capture.forward(first).detach()
+        except RuntimeError:  # where its code asks for the usual layout, as `view` does
+            return False
+        size = float(expected.abs().max())
+        return outputs.shape == expected.shape and torch.allclose(outputs, expected, rtol=1e-3, atol=1e-3 * size)
+
+    def division(self, outputs: Tensor, examples: int) -> tuple[int, int]:  # (N, C)
+        """Return how many threads share so many examples, and how many of these each takes at most at a time.
+
+        Of C outputs the gradients of 2 C-ths of the batch take about the memory of one plain backward pass; all
+        threads together take 3 C-ths.
+        """
+        count, put_out = outputs.shape[1], sum(self.capture.output_bytes) // len(outputs)
+        each = max(1, put_out * count)
+        threads = torch.get_num_threads() if outputs.device.type == "cpu" else 1
+        if put_out * count * examples // outputs.dtype.itemsize < SMALL_WORK:
+            threads = 1
+        parts = 2 if threads == 1 else 3  # small parts of several threads would be slow
+        share = min(parts * examples // (count * threads), MOST_CHUNKS * CHUNK_BYTES // each // threads)
+        return threads, max(1, CHUNK_BYTES // each // threads, share)
+
+    def prepare(self) -> None:
+        """Compute what all threads share; after a forward pass, which tells the layers that use their weight once."""
+        for name, calls in self.capture.calls.items():
+            rule, call = self.predictor.layers[name].rule, calls[0]
+            outer = len(calls) == 1 and is_outer(rule.inputs(call.module, call.inputs[:1]))
+            for posterior in self.posteriors:
+                posterior.layers[name].prepare(outer=outer)
+
+    def work_off(self, parts: _Parts) -> dict[int, tuple[Tensor, Tensor]]:  # -> (n, C), (V, n, C, C) each
+        """Return the outputs of the parts that no other thread has taken, by their numbers."""
+        return {number: self.outputs(part) for number, part in parts}
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (V, N, C, C)
+        """Return mean and covariances of the outputs for some examples."""
+        outputs = self.predictor.likelihood.check_outputs(self.capture.forward(batch))
+        for name, reason in self.capture.odd.items():
+            raise ValueError(
+                f"layer '{name}' does not keep the examples of this batch apart: {reason}; predict one example at a "
+                "time, or with kind='linear-mc'."
+            )
+        covariance = outputs.new_zeros(len(self.posteriors), *outputs.shape, outputs.shape[1], requires_grad=False)
+        layers = self.predictor.layers
+        found = [
+            LayerGradients(layers[name], calls, [one.layers[name] for one in self.posteriors])
+            for name, calls in _collect(self.capture, outputs, self.memory).items()
+        ]
+        add_covariances(found, covariance, chunk=CHUNK_BYTES)
+        return outputs.detach(), covariance
+
+
+@contextmanager
+def _linearised(
+    predictor: "Predictor", posteriors: Sequence[Posterior], check: BatchCheck, *, channels_last: bool = False
+) -> Iterator[_LinearisedNetwork]:
+    every = _layers_of(predictor, posteriors)
+    layers = {name: layer for name, layer in every.items() if name not in check.fixed}
+    made = capturing(predictor.model, layers, axes=check.axes, channels_last=channels_last, many_backward_passes=True)
+    with made as capture:
+        yield _LinearisedNetwork(predictor, posteriors, capture)
+
+
+def _layers_of(predictor: "Predictor", posteriors: Sequence[Posterior]) -> dict[str, Layer]:
+    return {name: predictor.layers[name] for name in posteriors[0].layers}
 
 
 def _collect(capture: Capture, outputs: Tensor, memory: Memory) -> dict[str, list[LayerCall]]:

@@ -2,8 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,10 @@ from infoform.likelihoods import LINKS, GaussianOutputs, Likelihood, OutputCovar
 from infoform.network.batches import Batch, batch_size, device_of, read_outputs, split_batch
 from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
+from infoform.network.private_copy import PrivateCopies
 from infoform.novelty.scorer import NoveltyScorer
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.checks import PredictionChecks
 from infoform.predicting.kinds import (
     ASKED,
     AUTO,
@@ -64,7 +66,10 @@ class PredictOptions:
 
 @dataclass(frozen=True)
 class Predictor:
-    """A model with a posterior over the weights of its layers; the model is left as found."""
+    """A model with a posterior over the weights of its layers; the model is left as found.
+
+    While it predicts it sets hooks and flags of the model's modules; `private` gives one that sets those of a copy.
+    """
 
     model: nn.Module
     layers: Mapping[str, Layer]
@@ -73,6 +78,28 @@ class Predictor:
     temperature: float = 1.0  # T that logits are divided by
     num_outputs: int | None = None  # C, where it is known before a forward pass
     novelty: NoveltyScorer | None = None  # where predictions tell how strange their inputs look
+    copies: PrivateCopies | None = None  # of the user's model, where they are kept
+    checks: PredictionChecks = field(default_factory=PredictionChecks, repr=False)
+    shared: "Predictor | None" = field(default=None, repr=False)  # that this one is a private one of
+
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether several private predictors can work side by side."""
+        shared = self.shared or self
+        return (shared.copies or PrivateCopies(shared.model)).possible
+
+    @contextmanager
+    def private(self) -> Iterator["Predictor"]:
+        """Give a predictor with modules that no other thread uses in the block."""
+        shared = self.shared or self
+        with (shared.copies or PrivateCopies(shared.model)).private() as copy:
+            yield replace(
+                shared,
+                model=copy.model,
+                layers={name: shared.layers[name].on(copy) for name in shared.posterior.layers},
+                novelty=None if shared.novelty is None else shared.novelty.on(copy),
+                shared=shared,
+            )
 
     def predict(self, batch: Batch, options: PredictOptions, *, noise: float | None) -> Prediction:
         """Return the prediction for one batch."""

@@ -12,20 +12,21 @@ Networks made linear share the trained network's own activations: several deviat
 many examples at a time as a processor's cache holds.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from infoform.common.shared_setting import SharedSetting
 from infoform.common.vmap_or_loop import VMAP_WEIGHTS, VmapOrLoop
 from infoform.network.batches import Batch, batch_size, split_batch
 from infoform.network.capture import capturing, evaluation_mode, unfused_encoder
+from infoform.predicting.directional import DirectionalDerivative
 
 if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
@@ -92,12 +93,14 @@ class SampledNetworks:
         step = self._networks_at_once(pairs)
         times = 1 if step > 1 else self._drawn_at_once(pairs)
         size = self._examples_at_once(batches[0], times) if self.linear and times > 1 else None
+        derivative = DirectionalDerivative()
         runs = [
-            [self._run(part, at) for part in ([batch] if size is None else split_batch(batch, size))]
+            [self._run(part, at, derivative) for part in ([batch] if size is None else split_batch(batch, size))]
             for batch in batches
         ]
         compute = VmapOrLoop()
         attention = _unfused_attention() if self.linear or step > 1 else nullcontext()
+        one_at_a_time = _FORWARD_MODE if self.linear else nullcontext()
         parts: list[list[Tensor]] = [[] for _ in batches]
         draws: list[dict[str, Tensor]] = []  # the memory of some draws serves the next, whose outputs are copies
         drawn: dict[str, Tensor] = {}
@@ -118,7 +121,8 @@ class SampledNetworks:
                     for sign in (1,) if self.linear else (1, -1):
                         drawn = self._parameters(means, deviations, drawn, sign=sign)
                         for of_batch, found in zip(runs, by_sign, strict=True):
-                            found.append(torch.cat([compute(run, drawn, each) for run in of_batch], dim=-2))
+                            with one_at_a_time:
+                                found.append(torch.cat([compute(run, drawn, each) for run in of_batch], dim=-2))
                     for part, found in zip(parts, by_sign, strict=True):
                         part.append((found[0] if self.linear else torch.stack(found, dim=1)).flatten(0, 1))
                 if tick is not None:
@@ -146,16 +150,16 @@ class SampledNetworks:
         if group:
             yield group
 
-    def _run(self, batch: Batch, at: dict[str, Tensor]) -> Callable[[Mapping[str, Tensor]], Tensor]:
+    def _run(
+        self, batch: Batch, at: dict[str, Tensor], derivative: DirectionalDerivative
+    ) -> Callable[[Mapping[str, Tensor]], Tensor]:
         """Return what gives a batch's outputs for drawn parameters; where linear, those for ± deviations from `at`."""
         predictor, buffers = self.predictor, self.predictor.buffers()
         if not self.linear:
             return lambda parameters: predictor.forward(batch, {**buffers, **parameters})
 
         def run(tangents: Mapping[str, Tensor]) -> Tensor:
-            with warnings.catch_warnings():  # torch scripts its own rules at the first call, and warns of that
-                warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
-                result = jvp(lambda parameters: predictor.forward(batch, {**buffers, **parameters}), (at,), (tangents,))
+            result = derivative(lambda parameters: predictor.forward(batch, {**buffers, **parameters}), at, tangents)
             return torch.stack([result[0] + result[1], result[0] - result[1]])  # (2, N, C)
 
         return run
@@ -209,5 +213,9 @@ def _stacked(draws: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]: 
 @contextmanager
 def _unfused_attention() -> Iterator[None]:
     # neither vmap nor forward-mode differentiation has rules for fused attention
-    with unfused_encoder(), sdpa_kernel(SDPBackend.MATH):
+    with unfused_encoder(), _PLAIN_ATTENTION.held():
         yield
+
+
+_FORWARD_MODE = RLock()  # torch has one level of forward-mode differentiation for all threads
+_PLAIN_ATTENTION = SharedSetting(lambda: sdpa_kernel(SDPBackend.MATH))  # torch has one choice for all threads

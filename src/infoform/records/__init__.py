@@ -6,7 +6,9 @@ To add a verb's record, write a file with the frozen dataclass of its result, an
 from typing import Any
 
 from infoform.records.acquire import AcquireResult
+from infoform.records.compare import CompareResult
 from infoform.records.evaluate import EvaluateResult
+from infoform.records.export import ExportResult
 from infoform.records.fit import FitResult
 from infoform.records.plan import PlanResult
 from infoform.records.predict import PredictResult
@@ -19,8 +21,10 @@ RESULTS: dict[str, type[Any]] = {  # name of the file in a run's folder -> its r
     "plan": PlanResult,
     "tune": TuneResult,
     "evaluate": EvaluateResult,
+    "compare": CompareResult,
     "predict": PredictResult,
     "acquire": AcquireResult,
+    "export": ExportResult,
 }
 COMMANDS: dict[str, str] = {name: f"infoform {name}" for name in RESULTS} | {"update": "infoform fit --update"}
 
@@ -28,7 +32,9 @@ __all__ = [
     "COMMANDS",
     "RESULTS",
     "AcquireResult",
+    "CompareResult",
     "EvaluateResult",
+    "ExportResult",
     "FitResult",
     "PlanResult",
     "PredictResult",

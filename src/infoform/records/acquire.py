@@ -1,6 +1,8 @@
 """`acquire.json`: the inputs to label next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from infoform.common.json_values import LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -10,3 +12,6 @@ class AcquireResult:
     chosen: list[int]  # positions in the pool
     examples: list[str]  # their names
     by: str  # the score
+    scores: list[float] | None = field(default=None, metadata=LEFT_OUT)  # less what the labels before would tell
+    answers: list[str] | None = field(default=None, metadata=LEFT_OUT)  # predicted classes or numbers
+    reasons: list[str] | None = field(default=None, metadata=LEFT_OUT)

@@ -6,8 +6,8 @@ Keys with `plain_` before them are about the network alone, without its uncertai
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infoform.common.json_values import FLAT, LEFT_OUT
 from infoform.records.examples import ChosenExamples
-from infoform.records.json_values import FLAT, LEFT_OUT
 from infoform.records.novelty import NovelExamples
 from infoform.records.unknown_sets import UnknownSet
 
@@ -156,6 +156,7 @@ class UnknownResult:
     numbers: UnknownNumbers | None = field(default=None, metadata=FLAT)
     chosen: ChosenExamples | None = field(default=None, metadata=FLAT)
     novelty: UnknownNovelty | None = field(default=None, metadata=LEFT_OUT)  # where the posterior can tell it
+    name: str | None = field(default=None, metadata=LEFT_OUT)  # of the set; earlier versions did not tell it
 
     @property
     def separations(self) -> dict[str, Separation]:
@@ -169,6 +170,14 @@ class UnknownResult:
     def separation(self) -> Separation | None:
         """Return how well the uncertainty tells unknown from known examples, by the measure that is told first."""
         return next((self.separations[name] for name in ("entropy", "epistemic") if name in self.separations), None)
+
+    @property
+    def best_separation(self) -> tuple[str, Separation] | None:
+        """Return the measure with the highest AUROC, novelty among them and the network alone left out."""
+        found = {name: one for name, one in self.separations.items() if not name.startswith("plain")}
+        if self.novelty is not None:
+            found["novelty"] = self.novelty.together
+        return max(found.items(), key=lambda pair: pair[1].auroc) if found else None
 
 
 @dataclass(frozen=True)
@@ -188,3 +197,11 @@ class EvaluateResult:
     reason: str | None = field(default=None, metadata=LEFT_OUT)  # and why so
     novelty: NovelExamples | None = field(default=None, metadata=LEFT_OUT)  # of the known data: false alarms
     unknown_sets: list[UnknownSet] | None = field(default=None, metadata=LEFT_OUT)  # with novelty, for a report
+    more_unknown: list[UnknownResult] | None = field(default=None, metadata=LEFT_OUT)  # sets after the first one
+    plain_temperature: float | None = field(default=None, metadata=LEFT_OUT)  # best for the network alone, by `tune`
+    temperature_scores: Mapping[str, float | None] | None = field(default=None, metadata=LEFT_OUT)  # with it alone
+
+    @property
+    def every_unknown(self) -> list[UnknownResult]:
+        """Return what was found on each set of unknown data."""
+        return [] if self.unknown is None else [self.unknown, *(self.more_unknown or ())]

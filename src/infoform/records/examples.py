@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infoform.records.json_values import FLAT, LEFT_OUT
+from infoform.common.json_values import FLAT, LEFT_OUT
 
 
 @dataclass(frozen=True)

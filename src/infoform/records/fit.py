@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infoform.records.json_values import LEFT_OUT, OTHERS
+from infoform.common.json_values import LEFT_OUT, OTHERS
 
 Precision = float | Mapping[str, float]  # one prior precision τ, or one for each layer
 
@@ -16,6 +16,7 @@ class NetworkSource:
     model: str  # "/home/me/model.py:net" or "package.module:net"
     weights: str | None
     arguments: Mapping[str, Any]  # for the factory
+    signature: str | None = field(default=None, metadata=LEFT_OUT)  # by the key of the user who made the run
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class DataFacts:
 
     classes: list[str] | None = field(default=None, metadata=LEFT_OUT)
     columns: list[str] | None = field(default=None, metadata=LEFT_OUT)
+    targets: list[str] | None = field(default=None, metadata=LEFT_OUT)  # names of the predicted numbers or labels
     more: Mapping[str, Any] = field(default_factory=dict, metadata=OTHERS)
 
 
@@ -33,6 +35,7 @@ class DataSource:
 
     source: str
     facts: DataFacts
+    digests: tuple[str, ...] | None = field(default=None, metadata=LEFT_OUT)  # of all data in it, of updates last
 
 
 @dataclass(frozen=True)
@@ -117,3 +120,4 @@ class FitResult:
     by_rank: ByRank | None = None
     structures: tuple[StructureBytes, ...] = ()
     coverage: tuple[CoveredParameter, ...] = ()
+    training_scores: Mapping[str, float | None] | None = field(default=None, metadata=LEFT_OUT)  # of the network alone

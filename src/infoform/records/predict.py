@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from infoform.common.json_values import FLAT, LEFT_OUT
 from infoform.records.evaluate import Histogram
 from infoform.records.examples import ChosenExamples
-from infoform.records.json_values import FLAT, LEFT_OUT
 from infoform.records.novelty import NovelExamples
 
 

@@ -1,13 +1,13 @@
 """The JSON of an experiment's run: what each piece of work found, and all that it depends on."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from infoform.records.json_values import from_json
+from infoform.common.json_values import from_json
+from infoform.common.whole_files import write_text
 
 VERSION = 1  # of the form of the file; files without a version have the form of version 1
 
@@ -42,15 +42,13 @@ class Result:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file, a line for each piece, through another one: an interruption leaves the old or the new."""
+        """Write the file, a line for each piece; an interruption leaves the old one or the new."""
         fields = asdict(self)
         lines = [f"  {json.dumps(key)}: {_compact(value)}" for key, value in fields.pop("pieces").items()]
         head = [f" {json.dumps(key)}: {_compact(value)}" for key, value in fields.items()]
         text = "{\n" + ",\n".join([*head, ' "pieces": {\n' + ",\n".join(lines) + "\n }"]) + "\n}\n"
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".part")
-        beside.write_text(text)
-        os.replace(beside, path)
+        write_text(path, text)
 
     @classmethod
     def load(cls, path: Path) -> "Result":

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infoform.common.json_values import LEFT_OUT
 from infoform.records.fit import Precision
-from infoform.records.json_values import LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class TuneResult:
     noise: float | None
     trials: list[TriedPair]
     temperature: float | None = field(default=None, metadata=LEFT_OUT)  # T of predictions, where it was searched
+    plain_temperature: float | None = field(default=None, metadata=LEFT_OUT)  # best for the network alone
 
     @property
     def searched(self) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from infoform.records.json_values import NotThisRecord, from_json, to_json
+from infoform.common.json_values import NotThisRecord, from_json, to_json
 
 R = TypeVar("R")
 VERSION = 1  # of the form of these files; those without a version have the form of version 1
@@ -74,7 +74,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"'{path}' cannot be read as JSON ({error}); run again the verb that wrote it.") from error
 
 

@@ -1,5 +1,6 @@
 """Several runs side by side: one table, and their calibration in one chart."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,13 @@ def compare(runs: Sequence[Run]) -> Panel:
         text = f"These runs were evaluated on different data ({names}): their scores do not compare directly."
         blocks.append(Text(text, "warning"))
     blocks.append(_table(runs))
-    for task in sorted({run.task for run, _ in scored}):
-        alike = [(run, result) for run, result in scored if run.task == task]
+    for task, test_data in sorted({(run.task, str(run.option("evaluate", "data"))) for run, _ in scored}):
+        # scores of other data do not compare, so they do not share a chart
+        alike = [
+            (run, result)
+            for run, result in scored
+            if run.task == task and str(run.option("evaluate", "data")) == test_data
+        ]
         if len(alike) > 1:
             coverages = [(run, result.intervals.interval_coverage) for run, result in alike if result.intervals]
             diagrams = [(run, result.calibration.reliability) for run, result in alike if result.calibration]
@@ -93,8 +99,10 @@ def _data(run: Run) -> str:
 
 
 def _auroc(run: Run) -> float | None:
-    unknown = None if run.evaluate is None else run.evaluate.unknown
-    return None if unknown is None or unknown.separation is None else unknown.separation.auroc
+    """Return how well the best measure of a run tells the hardest of its unknown sets from known data."""
+    sets = [] if run.evaluate is None else run.evaluate.every_unknown
+    found = [best[1].auroc for one in sets if (best := one.best_separation) is not None]
+    return min(found) if found else None
 
 
 def _reliability(runs: Sequence[tuple[Run, ReliabilityBins]]) -> Chart:
@@ -127,6 +135,23 @@ def _coverage(runs: Sequence[tuple[Run, IntervalCoverage]]) -> Chart:
     return Chart("Promised and kept", "Level of intervals against truths inside, run by run.", layout, table)
 
 
+def _size_axis(sizes: Sequence[int]) -> dict[str, Any]:
+    """Return an axis of bytes that spans at least a decade, so that nearly equal sizes look so."""
+    if not sizes:
+        return log_axis("memory of the uncertainty")
+    low, high = math.log10(min(sizes)), math.log10(max(sizes))
+    room = max(0.1, (1 - (high - low)) / 2)
+    span = (low - room, high + room)
+    ticks = [
+        factor * 10**power
+        for power in range(math.floor(span[0]), math.ceil(span[1]) + 1)
+        for factor in ((1, 2, 5) if span[1] - span[0] < 2.5 else (1,))
+        if span[0] <= math.log10(factor * 10.0**power) <= span[1] and power >= 0
+    ]
+    shown = {"tickvals": ticks, "ticktext": [size(tick) for tick in ticks]}
+    return log_axis("memory of the uncertainty", range=list(span), **shown)
+
+
 def _cost(runs: Sequence[tuple[Run, EvaluateResult]]) -> Chart:
     from plotly import graph_objects
 
@@ -146,6 +171,7 @@ def _cost(runs: Sequence[tuple[Run, EvaluateResult]]) -> Chart:
                     hovertemplate="%{x:,} bytes, NLL %{y:.4f}<extra></extra>",
                 )
             )
-    layout = figure(traces, xaxis=log_axis("bytes of the uncertainty"), yaxis=axis("NLL: lower is better"))
+    sizes = [nbytes for run, _ in runs if (nbytes := _bytes(run)) is not None]
+    layout = figure(traces, xaxis=_size_axis(sizes), yaxis=axis("NLL: lower is better"))
     says = "What each run takes and how good it is: best is lower left."
     return Chart("Memory and quality", says, layout, Table(("run", "memory", "NLL"), rows))

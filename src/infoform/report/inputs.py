@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from infoform.records import (
     COMMANDS,
     RESULTS,
+    AcquireResult,
+    CompareResult,
     EvaluateResult,
     FitResult,
     PlanResult,
@@ -59,9 +61,19 @@ class Run:
         return self._result("evaluate", EvaluateResult)
 
     @property
+    def compare(self) -> CompareResult | None:
+        """Return what the comparison of methods found; None where there was none."""
+        return self._result("compare", CompareResult)
+
+    @property
     def predict(self) -> PredictResult | None:
         """Return what the last predictions were; None where there were none."""
         return self._result("predict", PredictResult)
+
+    @property
+    def acquire(self) -> AcquireResult | None:
+        """Return what is to be labelled next; None where nothing was chosen."""
+        return self._result("acquire", AcquireResult)
 
     @property
     def task(self) -> str:
@@ -69,7 +81,7 @@ class Run:
         if self.fit is not None:
             return self.fit.likelihood
         if self.evaluate is None:
-            return "unknown task"
+            return "unknown task" if self.compare is None else self.compare.likelihood
         # evaluations of earlier versions do not tell it
         return self.evaluate.likelihood or ("classification" if self.evaluate.intervals is None else "regression")
 
@@ -96,7 +108,7 @@ class Run:
         if self._applied:
             changed.append(self.records["plan"].ended)
         latest = max(changed, default=None)
-        used = [verb for verb in ("evaluate", "predict", "acquire") if verb in self.records]
+        used = [verb for verb in ("evaluate", "compare", "predict", "acquire") if verb in self.records]
         return [verb for verb in used if latest is not None and self._began(verb) < latest]
 
     @property

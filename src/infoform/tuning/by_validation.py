@@ -25,7 +25,8 @@ from infoform.predicting.predictor import Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.tuning.comparison import Compared, Comparison
 from infoform.tuning.halving import Round, halve, rounds
-from infoform.tuning.kept_outputs import KeptOutputs
+from infoform.tuning.kept_outputs import KeptOutputs, LastingTrials, outputs_beside
+from infoform.tuning.losses import Answers
 from infoform.tuning.sampled_comparison import SampledComparison
 from infoform.tuning.scorer import Profile, Scorer, plain_outputs
 from infoform.tuning.search import Found, Search, Trial, best_trial
@@ -45,6 +46,8 @@ class Tuned:
     best: Trial  # of the least score, or the smallest τ that is as good
     plain: Trial  # the network alone at its best temperature or noise
     note: str = ""  # what a user should know of the choice
+    answers: Answers | None = None  # to all data at the choice, where the search has predicted them there
+    targets: Tensor | None = None
 
 
 @dataclass
@@ -79,22 +82,32 @@ class ValidationSearch:
     def run(self, *, progress: bool) -> Tuned:
         """Return all trials and the one to take; warn the caller's caller if the best is at an end of the range."""
         precisions = self.search.precisions
+        compared = None
         with progress_bar(progress) as bar:
             if precisions is not None:
-                found = self._listed(precisions, bar)
+                found, compared = self._listed(precisions, bar)
             elif self.search.method == "halving":
-                found = self._by_halving(bar("tune", None))
+                found = self._by_halving(bar("trials", None), bar("predict", None))
             else:
-                found = self._one_by_one(bar("tune", self.search.trials))
+                found = self._one_by_one(bar("trials", self.search.trials), bar("predict", None))
         assert found.plain is not None
         assert found.chosen is not None
-        return Tuned(found.trials, found.trials[found.chosen], found.plain, self._note(found))
+        best = found.trials[found.chosen]
+        tuned = Tuned(found.trials, best, found.plain, self._note(found))
+        if compared is None or self._has_other_networks(best):
+            return tuned
+        profile = compared.profiles[compared.chosen]
+        return replace(tuned, answers=self.scorer.spread.over(profile.raw)(profile.value), targets=compared.targets)
 
-    def _listed(self, precisions: list[float], bar: Callable[[str, int | None], Callable[[int], None]]) -> Found:
+    def _listed(
+        self, precisions: list[float], bar: Callable[[str, int | None], Callable[[int], None]]
+    ) -> tuple[Found, Compared | None]:
         """Search τ alone, at a given N."""
         earlier = self.search.read()
-        if earlier.chosen is not None:
-            return earlier
+        path = self.search.path
+        lasts = isinstance(path, LastingTrials)
+        if earlier.chosen is not None and not (lasts and path is not None and outputs_beside(path).exists()):
+            return earlier, None
         count, first = self.search.num_data[0], precisions
         compared, kept = self._compared(precisions, bar)
         if self.widens and (side := improving_end(compared.profiles, compared.plain)):
@@ -109,8 +122,9 @@ class ValidationSearch:
         trials[compared.chosen] = self._exactly(trials[compared.chosen], compared)
         beyond = None if precisions is first else (precisions[0], precisions[-1])
         self.search.write(trials, plain=plain, chosen=compared.chosen, widened=beyond)
-        kept.remove()
-        return Found(trials, plain, compared.chosen, beyond)
+        if not lasts:
+            kept.remove()
+        return Found(trials, plain, compared.chosen, beyond), compared
 
     def _compared(
         self, precisions: list[float], bar: Callable[[str, int | None], Callable[[int], None]]
@@ -139,8 +153,10 @@ class ValidationSearch:
     def _exactly(self, trial: Trial, compared: Compared) -> Trial:
         """Return the trial with the scores of its own noise, which networks that are not linear have to be run for."""
         spread = self.scorer.spread
-        if trial.noise is None or spread.noise is None or spread.options.kind != "mc":
+        if not self._has_other_networks(trial):
             return trial
+        assert trial.noise is not None
+        assert spread.noise is not None
         count = trial.num_data / spread.growth(trial.noise / spread.noise)
         posterior = self.build(count, trial.prior_precision)
         batches = self.data.on(device_of(self.predictor.model))
@@ -148,13 +164,18 @@ class ValidationSearch:
         prediction = self.predictor.from_outputs(raw, spread.options, noise=trial.noise)
         return replace(trial, scores=self.predictor.likelihood.scores(prediction, compared.targets))
 
-    def _one_by_one(self, tick: Callable[[int], None]) -> Found:
+    def _has_other_networks(self, trial: Trial) -> bool:
+        """Whether the noise of a trial makes other sampled networks than those that were run for it."""
+        spread = self.scorer.spread
+        return trial.noise is not None and spread.noise is not None and spread.options.kind == "mc"
+
+    def _one_by_one(self, tick: Callable[[int], None], within: Callable[[int], None]) -> Found:
         """Search pairs (N, τ) of which the next depends on the last, or of several N: each is a prediction."""
         every = self._every()
-        trials = self.search.run(lambda count, tau: self._scored(count, tau, every), tick)
+        trials = self.search.run(lambda count, tau: self._scored(count, tau, every, tick=within), tick)
         return self._best_of(trials, every)
 
-    def _by_halving(self, tick: Callable[[int], None]) -> Found:
+    def _by_halving(self, tick: Callable[[int], None], within: Callable[[int], None]) -> Found:
         """Search pairs (N, τ) that are dropped after a part of the data, but for the best."""
         every, options = self._every(), self.scorer.spread.options
         plan = rounds(pairs=self.search.trials, examples=every.examples, samples=options.samples)
@@ -167,7 +188,8 @@ class ValidationSearch:
 
         def score(count: float, tau: float, current: Round) -> Trial:
             part = parts[current.step]
-            trial = self._scored(count, tau, part, samples=None if options.kind == "linear" else current.samples)
+            samples = None if options.kind == "linear" else current.samples
+            trial = self._scored(count, tau, part, samples=samples, tick=within)
             tick(1)
             return trial if current.step == 1 else replace(trial, examples=part.examples)
 
@@ -183,12 +205,21 @@ class ValidationSearch:
         some = every_nth(every.batches, step) if step > 1 and self.data.sampler is None else None
         return every if some is None else Part(some, None, is_whole=False)
 
-    def _scored(self, count: float, tau: float, part: "Part", *, samples: int | None = None) -> Trial:
+    def _scored(
+        self,
+        count: float,
+        tau: float,
+        part: "Part",
+        *,
+        samples: int | None = None,
+        tick: Callable[[int], None] | None = None,
+    ) -> Trial:
         """Return the trial of a pair on a part of the data, or on all."""
         options = self.scorer.spread.options
         options = options if samples is None else replace(options, samples=samples)
         posterior = self.build(count, tau)
-        predict = partial(outputs_under, self.predictor, [posterior], part.batches, options, sampler=part.sampler)
+        under = partial(outputs_under, self.predictor, [posterior], part.batches, options)
+        predict = partial(under, sampler=part.sampler, tick=tick)
         (raw,), targets = self._readable(predict, part.batches)
         if part.is_whole:
             _, targets = self._checked(raw, targets)

@@ -51,12 +51,12 @@ class Comparison:
         exact: dict[int, RawOutputs] = {}
         least = min(on_part, key=lambda profile: profile.score)
         chosen = self._choice(on_part, plain, examples=self.outputs.examples)
-        targets = self.part_targets
+        targets, every = self.part_targets, range(len(on_part))
         while True:
             (exact[chosen],), targets = self.outputs.predict_all([chosen])
             plain = self.scorer.profile(plain_outputs(exact[chosen]), targets)
-            profiles, errors = self._on_all(exact, targets, on_part, plain)
-            contenders = {place for place, profile in enumerate(on_part) if _contends(profile, least)} | set(exact)
+            contenders = {place for place in every if _contends(on_part[place], least)} | set(exact)
+            profiles, errors = self._on_all(exact, targets, on_part, plain, among=contenders)
             chosen = self._choice(profiles, plain, errors, among=contenders)
             near = sorted(
                 (place for place in exact if abs(place - chosen) <= NEAR), key=lambda place: -abs(place - chosen)
@@ -68,7 +68,9 @@ class Comparison:
             if trusted or len(exact) >= self.outputs.most_exact:
                 chosen = near[-1] if near else self._choice(profiles, plain, among=exact)
                 profiles[chosen] = self.scorer.profile(exact[chosen], targets, plain=plain)
-                return Compared(profiles, plain, frozenset(exact), chosen, targets)
+                rest, _ = self._on_all(exact, targets, on_part, plain, among=set(every) - contenders)
+                found = [profiles[place] if place in contenders else rest[place] for place in every]
+                return Compared(found, plain, frozenset(exact), chosen, targets)
 
     def _on_part(self, plain: Profile) -> list[Profile]:
         """Return all trials on the part, which is predicted at every τ where the choice may fall."""
@@ -88,20 +90,29 @@ class Comparison:
         return profiles
 
     def _on_all(
-        self, exact: Mapping[int, RawOutputs], targets: Tensor, on_part: Sequence[Profile], plain: Profile
+        self,
+        exact: Mapping[int, RawOutputs],
+        targets: Tensor,
+        on_part: Sequence[Profile],
+        plain: Profile,
+        *,
+        among: Collection[int],
     ) -> tuple[list[Profile], dict[int, float]]:
-        """Return every trial on all data, and what its combination adds to the score, as far as the part tells."""
-        found: dict[int, Profile] = {}
+        """Return trials on all data, and what their combinations add to the score, as far as the part tells.
+
+        Trials that are not asked for stay as they are on the part.
+        """
+        found = list(on_part)
         errors: dict[int, float] = {}
         for place, beside in outward(exact, len(on_part)):
-            if on_part[place].terms is None:
-                found[place] = on_part[place]
-            elif place in exact:
+            if place not in among or on_part[place].terms is None:
+                continue
+            if place in exact:
                 found[place] = self.scorer.profile(exact[place], targets, plain=plain)
             else:
                 near = found[beside].value
                 found[place], errors[place] = self._combined(place, exact, targets, on_part, plain, near=near)
-        return [found[place] for place in range(len(on_part))], errors
+        return found, errors
 
     def _combined(
         self,

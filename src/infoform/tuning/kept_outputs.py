@@ -13,6 +13,21 @@ from infoform.common.same_work import Identity
 from infoform.predicting.raw_outputs import RawOutputs
 
 
+@dataclass(frozen=True)
+class LastingTrials(os.PathLike[str]):
+    """The file of a search's trials, whose outputs stay beside it until whoever saves the choice removes them."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def outputs_beside(path: str | os.PathLike[str]) -> Path:
+    """Return where a search keeps outputs, beside its trials."""
+    return Path(f"{os.fspath(path)}.outputs")
+
+
 @dataclass
 class KeptOutputs:
     """Raw outputs and targets by name; kept in `path`, and found there again by the same search."""
@@ -25,9 +40,10 @@ class KeptOutputs:
     @classmethod
     def beside(cls, path: str | os.PathLike[str] | None, identity: Identity, *, device: torch.device) -> "KeptOutputs":
         """Return what the same search has kept beside its trials; nothing where there is none, or another's."""
-        kept = cls(None if path is None else Path(f"{os.fspath(path)}.outputs"), identity)
+        kept = cls(None if path is None else outputs_beside(path), identity)
         if kept.path is not None and kept.path.exists():
-            with suppress(ValueError):  # a damaged file is of no use, and is written anew
+            # a damaged file is of no use, and is written anew
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
                 tensors, saved = files.read_file(kept.path, device=device)
                 kept.tensors = tensors if not identity.differences(saved["settings"]) else {}
         return kept

@@ -100,6 +100,22 @@ def accuracy_terms(answers: Answers, targets: Tensor) -> Terms:
     return Terms(right.double().mean(1, keepdim=True))
 
 
+def with_one_mistake(terms_of: Objective, answers: Answers, targets: Tensor, seconds: Tensor) -> Terms:  # (N,), (N,)
+    """Return the terms of examples among which one more has another class than the network says.
+
+    Of N right answers the next may well be wrong (Laplace's rule of succession). It is as likely to be any of the N,
+    and then has the second class: each adds an Nth of what that would cost.
+
+    Args:
+        terms_of: the loss.
+        answers: predictions of the examples.
+        targets: their classes, all of them answered rightly.
+        seconds: the second most probable class of each.
+    """
+    right, wrong = terms_of(answers, targets), terms_of(answers, seconds)
+    return Terms(right.values + wrong.values / len(targets), right.absolute)
+
+
 TERMS: dict[str, Objective] = {"nll": nll_terms, "brier": brier_terms, "ece": partial(ece_terms, bins=BINS)}
 SCORES: dict[str, Objective] = {**TERMS, "accuracy": accuracy_terms}  # that a trial of a classifier keeps
 

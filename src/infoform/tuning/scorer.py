@@ -10,7 +10,7 @@ from torch import Tensor
 from infoform.likelihoods import Likelihood
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.tuning.choice import Scored
-from infoform.tuning.losses import SCORES, TERMS, Terms, accuracy_terms
+from infoform.tuning.losses import SCORES, TERMS, Answers, Terms, accuracy_terms, with_one_mistake
 from infoform.tuning.search import OBJECTIVES, Trial
 from infoform.tuning.spread import Spread
 from infoform.tuning.temperature import best_temperature
@@ -24,6 +24,7 @@ class Profile:
     value: float  # of the temperature, or the factor of the noise
     terms: Terms | None  # what every example adds to the score; None where outputs are not finite
     right: Terms | None = None  # whether every example was answered rightly, where the score does not ask for that
+    answers: Answers | None = None  # at that value, where scores are of single examples
 
     def guesses(self, other: "Profile") -> bool:
         """Whether it is right less often than another, by more than a standard error; not known of most scores."""
@@ -70,17 +71,28 @@ class Scorer:
             roughly: whether a value near the best will do.
             plain: the network alone on the same examples. A temperature below its own, or below 1, would do nothing but
                 undo what too small a τ does, and is not looked at.
+
+        Where the network is right on all of the examples, they do not tell how sure it may be: the loss falls for
+        ever as the answers get surer. Then one mistake is expected among them, and no temperature below 1 looked at.
         """
         if not _is_finite(raw):
             return Profile(raw, 1.0, None)
-        terms_at = self._terms(raw, targets)
+        answers_at = None if self._has_own_scores else self.spread.over(raw)  # what all values share is computed once
+        terms_of = self._terms_of(raw, targets)
+        terms_at = self._own_terms(raw, targets) if answers_at is None else lambda one: terms_of(answers_at(one))
         if value is None and self.spread.free == "nothing":
             value = self.spread.temperature
         if value is None:
             least = min(1.0, plain.value) if plain is not None and self.spread.free == "temperature" else 0.0
+            if self.spread.free == "temperature" and all_right(raw.plain, targets):
+                least = 1.0
             value = best_temperature(lambda one: terms_at(one).score(), near=near, roughly=roughly, least=least)
-        right = accuracy_terms(self.spread.over(raw)(value), targets) if self.objective == "ece" else None
-        return Profile(raw, value, terms_at(value), right)
+        if answers_at is None:
+            right = accuracy_terms(self.spread.over(raw)(value), targets) if self.objective == "ece" else None
+            return Profile(raw, value, terms_at(value), right)
+        answers = answers_at(value)
+        right = accuracy_terms(answers, targets) if self.objective == "ece" else None
+        return Profile(raw, value, terms_of(answers), right, answers)
 
     def trial(self, profile: Profile, targets: Tensor, *, count: float, tau: float, estimated: bool = False) -> Trial:
         """Return the trial with all its scores; infinity where outputs are not finite."""
@@ -108,11 +120,16 @@ class Scorer:
         """Whether a user's likelihood has scores of its own, of which no example's share is known."""
         return type(self.spread.predictor.likelihood).scores is not Likelihood.scores
 
-    def _terms(self, raw: RawOutputs, targets: Tensor) -> Callable[[float], Terms]:
-        """Return what gives the terms at a value of the free number; what all values share is computed once."""
-        if not self._has_own_scores:
-            answers, terms_of = self.spread.over(raw), TERMS[self.objective]
-            return lambda value: terms_of(answers(value), targets)
+    def _terms_of(self, raw: RawOutputs, targets: Tensor) -> Callable[[Answers], Terms]:
+        """Return what gives the terms of answers to these examples."""
+        terms_of = TERMS[self.objective]
+        if not self._has_own_scores and self._expects_a_mistake(raw, targets):
+            seconds = raw.plain.topk(2, dim=1).indices[:, 1].to(targets.device)
+            return lambda answers: with_one_mistake(terms_of, answers, targets, seconds)
+        return lambda answers: terms_of(answers, targets)
+
+    def _own_terms(self, raw: RawOutputs, targets: Tensor) -> Callable[[float], Terms]:
+        """Return what gives the terms at a value of the free number, by the scores of a user's likelihood."""
         scores = self.spread.predictor.likelihood.scores
 
         def whole(value: float) -> Terms:  # as if it were one example
@@ -121,13 +138,26 @@ class Scorer:
 
         return whole
 
+    def _expects_a_mistake(self, raw: RawOutputs, targets: Tensor) -> bool:
+        """Whether the examples are all right, and so tell nothing of what it costs to be sure and wrong."""
+        likelihood = self.spread.predictor.likelihood
+        return likelihood.one_of_many and self.objective != "ece" and all_right(raw.plain, targets)
+
     def _scores(self, profile: Profile, targets: Tensor) -> dict[str, float]:
-        """Return all scores; of logits without torchmetrics, which takes seconds to import."""
+        """Return all scores."""
         likelihood = self.spread.predictor.likelihood
         if not likelihood.has_logits or self._has_own_scores:
             return likelihood.scores(self.spread.prediction(profile.raw, profile.value), targets)
-        answers = self.spread.over(profile.raw)(profile.value)
+        answers = profile.answers
+        assert answers is not None
         return {name: terms_of(answers, targets).score() for name, terms_of in SCORES.items()}
+
+
+def all_right(outputs: Tensor, targets: Tensor) -> bool:  # (N, C) logits, (N,) classes or (N, C) labels
+    """Tell whether the network alone gives the right answer for every example."""
+    targets = targets.to(outputs.device)
+    right = outputs.argmax(1) == targets if targets.dim() == 1 else (outputs > 0) == (targets > 0.5)
+    return bool(right.all())
 
 
 def plain_outputs(raw: RawOutputs) -> RawOutputs:

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from infoform.common.checks import check_choice, check_whole
+from infoform.common.figures import save_figure
+from infoform.common.json_values import from_json
 from infoform.common.same_work import Identity, refusal
+from infoform.common.whole_files import write_text
 
 METHODS = ("grid", "random", "halving", "optuna")
 OBJECTIVES = ("nll", "ece", "brier")
@@ -59,6 +62,17 @@ class Found:
     plain: Trial | None = None  # the network alone
     chosen: int | None = None  # place of the trial that was taken
     widened: tuple[float, float] | None = None  # range of τ, where the search went on beyond its own
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The file of a search, as JSON holds it."""
+
+    settings: Mapping[str, Any]
+    trials: list[Trial]
+    plain: Trial | None = None
+    chosen: int | None = None
+    widened: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,12 +162,7 @@ class Search:
         for name in names:
             low, high = getattr(self, name)
             space[name] = optuna.distributions.FloatDistribution(low, high, log=True)
-        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self.seed + len(done)))
-        for old in done:
-            if math.isfinite(old.scores[self.objective]):
-                params = {name: getattr(old, name) for name in names}
-                value = old.scores[self.objective]
-                study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self.seed))
         asked: list[Any] = []
 
         def propose() -> tuple[float, float]:
@@ -166,6 +175,15 @@ class Search:
             else:
                 study.tell(asked[-1], state=optuna.trial.TrialState.FAIL)
 
+        for old in done:  # Optuna proposes the same again, and its random numbers are then where they were
+            proposed = propose()
+            if old.noise is None and not all(map(math.isclose, proposed, (old.num_data, old.prior_precision))):
+                raise ValueError(
+                    f"'{self.path}' holds trials that this Optuna ({optuna.__version__}) does not propose, so that the "
+                    "search cannot go on as it would have; remove the file to start again, or install the version "
+                    "that it was begun with."
+                )
+            tell(old.scores[self.objective])
         return propose, tell
 
     @property
@@ -183,10 +201,12 @@ class Search:
             return Found([])
         try:
             saved = json.loads(Path(self.path).read_text())
-            trials = [Trial(**trial) for trial in saved["trials"]]
-            plain = None if saved.get("plain") is None else Trial(**saved["plain"])
-            chosen, settings, widened = saved.get("chosen"), saved["settings"], saved.get("widened")
-        except (ValueError, KeyError, TypeError) as error:
+            kept = from_json(_Kept, saved)
+            trials, plain, chosen = list(kept.trials), kept.plain, kept.chosen
+            settings, widened = kept.settings, kept.widened
+            if chosen is not None and not 0 <= chosen < len(trials):
+                raise ValueError(f"'chosen' must be one of {len(trials)} trials, got {chosen}")
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"'{self.path}' holds no trials of a search ({error}); remove it or give another path."
             ) from error
@@ -211,7 +231,6 @@ class Search:
         """Keep the trials and, where it was made, the choice among them."""
         if self.path is None:
             return
-        temporary = Path(f"{os.fspath(self.path)}.tmp")
         content: dict[str, Any] = {
             "settings": self.identity.values,
             "trials": [asdict(trial) for trial in trials],
@@ -220,8 +239,7 @@ class Search:
             content |= {"plain": None if plain is None else asdict(plain), "chosen": chosen}
         if widened is not None:
             content["widened"] = widened
-        temporary.write_text(json.dumps(content, indent=1))
-        os.replace(temporary, self.path)
+        write_text(self.path, json.dumps(content, indent=1))
 
 
 def as_range(value: float | tuple[float, float]) -> tuple[float, float]:
@@ -283,4 +301,4 @@ def draw_landscape(trials: Sequence[Trial], objective: str, path: str | os.PathL
     axes.set(xscale="log", yscale="log", xlabel="N (num_data)", ylabel="τ (prior_precision)")
     axes.legend(loc="upper left")
     figure.colorbar(points, label=objective)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)

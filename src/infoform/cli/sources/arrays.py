@@ -1,6 +1,8 @@
 """Arrays in an .npz: inputs and, by `--target` or the usual names, targets; the first axis is the examples."""
 
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ from torch import Tensor
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.sources.base import Data, Reading, class_indices, tensor_loader
+from infoform.cli.sources.standardise import channels_first, standardise
 from infoform.records.fit import DataFacts
 
 INPUTS = ("x", "X", "inputs", "images", "features", "data")
 TARGETS = ("y", "Y", "targets", "target", "labels", "label")
+OPTIONS = frozenset({"target", "inputs", "classes", "divide_by", "channels", "image_mean", "image_std", "batch_size"})
 
 
 def takes(spec: str) -> bool:
@@ -21,7 +25,7 @@ def takes(spec: str) -> bool:
 
 
 def read(spec: str, reading: Reading) -> Data:
-    arrays = _arrays(spec)
+    arrays = _names(spec)
     options = reading.options
     target = options.target or next((name for name in TARGETS if name in arrays), None)
     name = options.inputs or next((name for name in INPUTS if name in arrays), None)
@@ -32,15 +36,14 @@ def read(spec: str, reading: Reading) -> Data:
         raise Mistake(f"which array of '{spec}' has the inputs? Give --inputs; it has {', '.join(arrays)}.")
     if target not in arrays and reading.labelled:
         raise Mistake(f"which array of '{spec}' has the targets? Give --target; it has {', '.join(arrays)}.")
-    inputs = _tensor(arrays[name], f"array '{name}' of '{spec}'")
-    if options.divide_by is not None:
-        inputs = inputs / options.divide_by
+    inputs = _tensor(_array(spec, name), f"array '{name}' of '{spec}'")
+    inputs = standardise(channels_first(inputs, options.channels, f"array '{name}' of '{spec}'"), options)
     if inputs.is_floating_point():
         inputs = inputs.to(reading.dtype)
         _check_finite(inputs, f"array '{name}' of '{spec}'")
     labels, classes = None, reading.classes
     if target is not None and target in arrays:
-        labels, classes = _targets(arrays[target], f"array '{target}' of '{spec}'", reading)
+        labels, classes = _targets(_array(spec, target), f"array '{target}' of '{spec}'", reading)
         if len(labels) != len(inputs):
             raise Mistake(
                 f"inputs and targets must be as many, got {len(inputs)} in '{name}' and {len(labels)} in '{target}'."
@@ -79,12 +82,24 @@ def _check_finite(values: Tensor, where: str) -> None:
         )
 
 
-def _arrays(spec: str) -> dict[str, Any]:
+def _names(spec: str) -> list[str]:
     if not Path(spec).is_file():
         raise Mistake(f"there is no file '{spec}' to read data from; check the path.")
+    with _opened(spec) as content:
+        return list(content.files)
+
+
+def _array(spec: str, name: str) -> Any:
+    """Return one array; the others are not unpacked, as a small file may hold an array of many gigabytes."""
+    with _opened(spec) as content:
+        return content[name]
+
+
+@contextmanager
+def _opened(spec: str) -> Iterator[Any]:
     try:
         with Path(spec).open("rb") as file, np.load(file, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
+            yield content
     except (
         ValueError,
         OSError,

@@ -1,7 +1,8 @@
 """What every kind of data becomes: batches in a fixed order, names of the examples, and what later data must match."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,6 +45,8 @@ class Data:
     examples: int | None = None  # how many, where known
     names: Sequence[str] | None = None  # of the examples, for people: files, or rows of a table
     facts: DataFacts = field(default_factory=DataFacts)  # what later data must match
+    ignored: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns that only people need, as ids
+    files: Sequence[Path] | None = None  # of the examples, where each is one
 
     def name(self, index: int) -> str:
         return str(index) if self.names is None else self.names[index]

@@ -1,13 +1,16 @@
 """A function of the user's own that gives a loader: `loaders.py:train` or `package.module:train`."""
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.references import describe_failure, find_object
 from infoform.cli.sources.base import Data, Reading, dataset_loader
+from infoform.common.progress import known_length
 from infoform.records.fit import DataFacts
+
+OPTIONS = frozenset({"classes", "batch_size"})
 
 
 def takes(spec: str) -> bool:
@@ -29,6 +32,6 @@ def read(spec: str, reading: Reading) -> Data:
     if not isinstance(loader, Iterable) or isinstance(loader, str):
         raise Mistake(f"'{spec}' must give a loader, a list of batches or a Dataset, got a {type(loader).__name__}.")
     dataset = getattr(loader, "dataset", None)
-    examples = len(dataset) if isinstance(dataset, Sized) else None
+    examples = known_length(dataset)
     classes = reading.classes or getattr(dataset, "classes", None)
     return Data(loader, examples, None, DataFacts(classes=None if classes is None else [str(name) for name in classes]))

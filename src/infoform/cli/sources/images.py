@@ -14,13 +14,19 @@ from torch.utils.data import Dataset
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import DataOptions
 from infoform.cli.sources.base import Data, Reading, class_indices, dataset_loader
+from infoform.cli.sources.standardise import channel_values
 from infoform.records.fit import DataFacts
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+OPTIONS = frozenset({"classes", "image_size", "image_mean", "image_std", "gray", "batch_size"})
 
 
 def takes(spec: str) -> bool:
     return Path(spec).is_dir()
+
+
+# what Pillow raises for files that are no images of their kind
+BROKEN = (OSError, ValueError, SyntaxError, LookupError, EOFError, TypeError, ArithmeticError, AttributeError)
 
 
 def read(spec: str, reading: Reading) -> Data:
@@ -54,7 +60,7 @@ def read(spec: str, reading: Reading) -> Data:
             )
     dataset = ImageFiles(files, labels, reading.options, reading.dtype)
     loader = dataset_loader(dataset, reading.batch_size)
-    return Data(loader, len(files), [str(file.relative_to(root)) for file in files], facts)
+    return Data(loader, len(files), [str(file.relative_to(root)) for file in files], facts, files=files)
 
 
 class ImageFiles(Dataset[Any]):
@@ -64,8 +70,8 @@ class ImageFiles(Dataset[Any]):
         self.files, self.labels, self.dtype = files, labels, dtype
         self.channels = 1 if options.gray else 3
         self.size = _size(options.image_size)
-        self.mean = channel_values(options.image_mean, "--image-mean", self.channels, 0.0)
-        self.std = channel_values(options.image_std, "--image-std", self.channels, 1.0)
+        self.mean = channel_values(options.image_mean, "--image-mean", self.channels).float()
+        self.std = channel_values(options.image_std, "--image-std", self.channels).float()
         self.shape: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
@@ -78,7 +84,11 @@ class ImageFiles(Dataset[Any]):
         try:
             with Image.open(file) as opened:
                 image = opened.convert("L" if self.channels == 1 else "RGB")
-        except (UnidentifiedImageError, OSError) as error:
+        except Image.DecompressionBombError as error:
+            raise Mistake(
+                f"'{file}' has too many pixels: {' '.join(str(error).split()).partition(',')[0]}; make it smaller."
+            ) from error
+        except (UnidentifiedImageError, *BROKEN) as error:
             raise Mistake(f"'{file}' cannot be read as an image; remove it.") from error
         if self.size is not None:
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
@@ -92,17 +102,6 @@ class ImageFiles(Dataset[Any]):
             )
         scaled = ((pixels - self.mean) / self.std).to(self.dtype)
         return (scaled,) if self.labels is None else (scaled, self.labels[index])
-
-
-def channel_values(text: str | None, option: str, channels: int, default: float) -> Tensor:  # (1 or C, 1, 1)
-    """Return the numbers of an option that takes one, or one for each channel."""
-    try:
-        values = [default] if text is None else [float(part) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if len(values) not in (1, channels) or (option == "--image-std" and any(value <= 0 for value in values)):
-        raise Mistake(f"{option} must be one number, or one for each of {channels} channels, got '{text}'.")
-    return torch.tensor(values).reshape(-1, 1, 1)
 
 
 def _images(folder: Path) -> list[Path]:

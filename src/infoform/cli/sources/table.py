@@ -1,5 +1,6 @@
 """A table, CSV or Parquet: one row an example, one column a target, all others numbers that the network takes in."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +9,14 @@ from torch import Tensor
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.sources.base import Data, Reading, class_indices, split_names, tensor_loader
+from infoform.cli.sources.standardise import standardise
 from infoform.records.fit import DataFacts
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
+OPTIONS = frozenset({"target", "ignore", "classes", "divide_by", "image_mean", "image_std", "batch_size"})
 
 
 def takes(spec: str) -> bool:
@@ -44,14 +47,14 @@ def read(spec: str, reading: Reading) -> Data:
     if not columns:
         raise Mistake(f"'{spec}' has no columns besides the target, and the network needs inputs; check --ignore.")
     inputs = torch.stack([_numbers(frame[name], spec, "drop it with --ignore, or") for name in columns], dim=1)
-    if options.divide_by is not None:
-        inputs = inputs / options.divide_by
+    inputs = standardise(inputs, options)
     labels, classes = None, reading.classes
     if targets and not missing:
         labels, classes = _targets(frame, targets, spec, reading)
-    facts = DataFacts(columns=columns, classes=classes)
+    facts = DataFacts(columns=columns, classes=classes, targets=None if reading.likelihood.one_of_many else targets)
+    rest = {name: frame[name].tolist() for name in ignored if name in frame.columns}
     loader = tensor_loader(inputs.to(reading.dtype), labels, reading.batch_size)
-    return Data(loader, len(frame), [f"row {index}" for index in range(len(frame))], facts)
+    return Data(loader, len(frame), [f"row {index}" for index in range(len(frame))], facts, rest)
 
 
 def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading) -> tuple[Tensor, list[str] | None]:
@@ -81,8 +84,11 @@ def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading) 
 
 def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)
     if column.dtype.kind not in "iubf":
-        first = next((value for value in column if isinstance(value, str)), column.iloc[0])
-        raise Mistake(f"column '{column.name}' of '{spec}' must hold numbers, got {first!r}; {remedy} encode it.")
+        row = next((row for row, value in enumerate(column) if not _is_number(value)), 0)
+        raise Mistake(
+            f"column '{column.name}' of '{spec}' must hold numbers, got {column.iloc[row]!r} in row {row}; "
+            f"{remedy} encode it."
+        )
     values = torch.tensor(column.to_numpy(dtype="float64"))
     bad = ~values.isfinite()
     if bool(bad.any()):
@@ -92,6 +98,15 @@ def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)
             f"(the first in row {row}); remove those rows, or fill them in."
         )
     return values
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a cell is a number, or a text that reads as one, or empty."""
+    try:
+        float("nan" if value is None else value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _label(value: Any) -> str:
@@ -109,7 +124,14 @@ def _frame(spec: str) -> "DataFrame":
         if spec.lower().endswith((".parquet", ".pq")):
             frame = pandas.read_parquet(spec)
         else:
-            frame = pandas.read_csv(spec, sep="\t" if ".tsv" in spec.lower() else ",")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pandas.errors.ParserWarning)  # values without a name would be left out
+                frame = pandas.read_csv(spec, sep="\t" if ".tsv" in spec.lower() else ",", index_col=False)
+    except pandas.errors.ParserWarning as error:
+        raise Mistake(
+            f"the rows of '{spec}' have more values than the header has names, so that no value has a sure name; name "
+            "every column, or remove the values without a name."
+        ) from error
     except Exception as error:
         raise Mistake(f"'{spec}' cannot be read as a table: {' '.join(str(error).split())}.") from error
     if len(frame) == 0:

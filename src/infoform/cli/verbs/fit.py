@@ -1,5 +1,6 @@
 """`infoform fit`: measure the curvature of a trained network on its training data, and save the posterior in a run."""
 
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ import yaml
 
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, DataSpec, MaxMemory, ModelOptions, Output, PosteriorOptions, option
+from infoform.cli.plain_yaml import read_yaml
 from infoform.cli.record import Record, recorded
 from infoform.records.fit import (
     CoveredParameter,
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from infoform.cli.run_folder import RunFolder
+    from infoform.fitting.checkpoint import Checkpoint
     from infoform.laplace import Laplace
     from infoform.priors import Prior
 
 PRIOR_OPTIONS = ("prior", "prior_strength", "prior_precision")
 LIKELIHOOD = "classification"  # where --likelihood is not given
+SHOWN = 12  # classes
+SMALL = 64 * 2**20  # bytes of a curvature that is saved without being asked for
 
 
 def fit(
@@ -61,9 +66,14 @@ def fit(
         ),
     ] = None,
     keep_curvature: Annotated[
-        bool,
-        option("Output", None, "Save the whole curvature, for --update and `infoform plan RUN`.", "--keep-curvature"),
-    ] = False,
+        bool | None,
+        option(
+            "Output",
+            None,
+            "Save the whole curvature, for --update and `infoform plan RUN`. Default: where it takes up to 64 MB.",
+            "--keep-curvature/--no-curvature",
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         option("Fit", "FOLDER", "Save the progress here every minute; a fit that was stopped continues from it."),
@@ -112,28 +122,45 @@ def fit(
     from infoform.cli.run_folder import RunFolder
 
     folder = RunFolder(run)
-    if folder.posterior.exists() and not (force or update):
-        raise Mistake(f"'{run}' holds a posterior; give --force to replace it, --update to add to it, or another RUN.")
-    with recorded(context, output, folder=run, name="update" if update else "fit") as record:
-        how = {"checkpoint": checkpoint, "max_memory": max_memory, "offload": offload, "progress": record.progress}
+    name, saved = ("update" if update else "fit"), _checkpoint(checkpoint)
+    with recorded(
+        context, output, folder=run, name=name, alone=True, after=None if saved is None else saved.discard
+    ) as record:
+        if folder.complete and not (force or update):
+            raise Mistake(
+                f"'{run}' holds a posterior; give --force to replace it, --update to add to it, or another RUN."
+            )
+        how = {"checkpoint": saved, "max_memory": max_memory, "offload": offload, "progress": record.progress}
         try:
             if update:
                 laplace, network, source = _updated(folder, data, model, options, how)
             else:
-                laplace, network, source = _fitted(data, model, options, likelihood, noise, posterior, how, record)
+                laplace, network, source = _fitted(data, model, options, likelihood, noise, posterior, how)
         except KeyboardInterrupt:
             if checkpoint is not None:
                 say(f"the fit so far is in '{checkpoint}'; the same command goes on from there.", style="yellow")
             raise
         if memory is not None:
             laplace.shrink(memory)
-        laplace.save(folder.posterior, curvature=keep_curvature or update)
+        curvature = update or (_is_small(laplace) if keep_curvature is None else keep_curvature)
+        laplace.save(record.stage(folder.posterior), curvature=curvature)
+        if keep_curvature is None and not curvature:
+            record.note(
+                "the curvature is not saved, since it is large: for --update and `infoform plan RUN`, fit again "
+                "with --keep-curvature."
+            )
         record.written.append(folder.posterior)
-        if checkpoint is not None and not any(checkpoint.iterdir()):
-            checkpoint.rmdir()  # the fit is saved, and has removed what was in it
-        folder.forget_results()  # they were another posterior's
+        folder.give_up_results(record, keep=update)  # they were another posterior's
         record.result = _result(laplace, network, source)
         _show(record.result, record.console)
+        _warn(laplace, network, source, record)
+
+
+def _checkpoint(folder: Path | None) -> "Checkpoint | None":
+    """Return the checkpoint of the fit, which stays until the posterior is in the run."""
+    from infoform.fitting.checkpoint import Checkpoint
+
+    return None if folder is None else Checkpoint(folder, lasting=True)
 
 
 def _fitted(
@@ -144,12 +171,15 @@ def _fitted(
     noise: float | None,
     posterior: PosteriorOptions,
     how: dict[str, Any],
-    record: Record,
 ) -> tuple["Laplace", NetworkSource, DataSource]:
+    from infoform.cli.data_digest import data_digest
     from infoform.cli.model_source import ModelSource
     from infoform.cli.run_folder import read_for
+    from infoform.cli.sources import check_options
+    from infoform.cli.sources.function import takes as is_function
     from infoform.laplace import Laplace
     from infoform.likelihoods import get_likelihood
+    from infoform.likelihoods.own_data import UntrainedWarning
     from infoform.network.last_layer import LAST
     from infoform.options import Settings
 
@@ -176,11 +206,22 @@ def _fitted(
     )
     if precision is not None:
         laplace.prior_precision = precision
-    if source.weights is None:
-        record.note("no --weights given: the weights are those that the factory gives.")
+    check_options(options, [data])
     opened = read_for(network, data, options, chosen, DataFacts(), labelled=True)
-    laplace.fit(opened.loader, **how)
-    return laplace, source.record, DataSource(data, opened.facts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrainedWarning)  # told at the end, with the names of classes
+        laplace.fit(opened.loader, **how)
+    # the loader of a function may be slow to read, and is read once more for an update alone
+    digests = None if is_function(data) else (data_digest(opened),)
+    return laplace, source.record, DataSource(data, opened.facts, digests)
+
+
+def _is_small(laplace: "Laplace") -> bool:
+    """Tell whether the whole curvature is small enough to be saved without being asked for."""
+    from infoform.curvature.curvature import pack_curvature
+
+    tensors = (tensor for layer in laplace.curvature.values() for tensor in pack_curvature(layer)[0].values())
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) <= SMALL
 
 
 def _prior(posterior: PosteriorOptions, default: str) -> "str | Prior | None":
@@ -203,15 +244,27 @@ def _updated(
     options: DataOptions,
     how: dict[str, Any],
 ) -> tuple["Laplace", NetworkSource, DataSource]:
+    from infoform.cli.data_digest import data_digest
     from infoform.cli.run_folder import OpenRun
+    from infoform.cli.sources import check_options
+    from infoform.likelihoods.own_data import UntrainedWarning
 
     earlier = folder.fit_record().result
     run = OpenRun.load(folder.path, model, options)
     if not run.has_curvature:
-        raise Mistake(f"--update needs a run that was fitted with --keep-curvature, and '{folder.path}' was not.")
+        raise Mistake(
+            f"--update needs the curvature, and '{folder.path}' was fitted without it; fit again with --keep-curvature."
+        )
+    check_options(options, [data])
     opened = run.read(data, labelled=True)
-    run.laplace.fit(opened.loader, update=True, **how)
-    return run.laplace, earlier.model, DataSource(data, earlier.data.facts)
+    digest = data_digest(opened)
+    if digest in folder.digests():
+        say(f"'{data}' is in '{folder.path}' already ({digest.partition(',')[0]}), and nothing was changed.")
+        raise typer.Exit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrainedWarning)  # as for a fit
+        run.laplace.fit(opened.loader, update=True, **how)
+    return run.laplace, earlier.model, DataSource(data, earlier.data.facts, (*folder.digests(), digest))
 
 
 def _result(laplace: "Laplace", network: NetworkSource, source: DataSource) -> FitResult:
@@ -236,6 +289,7 @@ def _result(laplace: "Laplace", network: NetworkSource, source: DataSource) -> F
         kept=planned.kept,
         layers=layers,
         weight_bytes=weight_bytes(laplace),
+        training_scores=laplace.training_scores or None,
         by_rank=by_rank(layers),
         structures=structures(laplace, planned),
         coverage=tuple(CoveredParameter(**asdict(row)) for row in laplace.coverage()),
@@ -260,13 +314,44 @@ def _show(result: FitResult, console: "Console") -> None:
     covered = len(result.coverage) - len(fixed)
     text = f"{result.num_data:,.0f} examples, {covered} parameters with a posterior, {len(fixed)} held fixed"
     console.print(f"{text}; {show_bytes(result.total_bytes)} in all.")
+    if result.kept is not None:
+        console.print(
+            f"energy kept: {result.kept:.1%} of the information is stored as eigenpairs; the diagonal is exact at any "
+            "rank, so little energy is no harm by itself. For more: --rank."
+        )
     for reason in sorted({row.reason for row in fixed}):
         console.print(f"held fixed: {reason}", markup=False)
+    if result.training_scores:
+        scores = ", ".join(f"{name} {_score(name, value)}" for name, value in result.training_scores.items())
+        console.print(f"the network alone on these data: {scores}.")
+    classes = result.data.facts.classes
+    if classes is not None:
+        named = ", ".join(f"{place} {name}" for place, name in enumerate(classes[:SHOWN]))
+        more = f", ... ({len(classes)} in all)" if len(classes) > SHOWN else ""
+        console.print(f"classes by output: {named}{more}.", markup=False)
+
+
+def _score(name: str, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.1%}" if name == "accuracy" else f"{value:.4g}"
+
+
+def _warn(laplace: "Laplace", network: NetworkSource, source: DataSource, record: Record) -> None:
+    """Say what looks wrong with the network on these data, and which options may be the cause."""
+    troubles = laplace.training_troubles(source.facts.classes)
+    if network.weights is None:
+        unsure = " they may be random" if troubles else ""
+        record.note(f"no --weights given: the weights are those that the factory gives{';' if unsure else ''}{unsure}.")
+    for trouble in troubles:
+        options = {"order": " See --classes.", "logits": ""}
+        causes = " See --weights, --divide-by, --image-mean and --image-std."
+        record.note(trouble + next((told for word, told in options.items() if word in trouble), causes))
 
 
 def read_rank(text: str) -> Any:
     try:
-        rank = yaml.safe_load(text)
+        rank = read_yaml(text)
     except yaml.YAMLError:
         rank = text
     if isinstance(rank, bool) or not isinstance(rank, int | float | dict):

@@ -17,7 +17,7 @@ from infoform.cli.options import (
     Storage,
     option,
 )
-from infoform.cli.record import recorded
+from infoform.cli.record import Record, recorded
 from infoform.records.plan import PlannedLayer, PlanResult
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def plan(
     """
     from infoform.cli.model_source import ModelSource
 
-    with recorded(context, output, folder=run if run is not None and run.is_dir() else None) as record:
+    with recorded(context, output, folder=run if run is not None and run.is_dir() else None, alone=apply) as record:
         if run is None:
             if apply:
                 raise Mistake("--apply is for the plan of a run; give RUN, or leave it out.")
@@ -108,7 +108,7 @@ def plan(
             for name, value in fixed.items():
                 if value is not None:
                     raise Mistake(f"a fitted run has its own {name}; leave --{name} out.")
-            planned = _after(run, model, options, posterior, apply)
+            planned = _after(run, model, options, posterior, record if apply else None)
         record.console.print(str(planned), end="", soft_wrap=True, markup=False)
         record.result = _result(planned)
         if apply and run is not None:
@@ -131,6 +131,7 @@ def _example(network: "nn.Module", data: str | None, shape: str | None, options:
     import torch
 
     from infoform.cli.run_folder import read_for
+    from infoform.cli.sources import check_options
     from infoform.cli.sources.base import BATCH_SIZE
     from infoform.cli.verbs.fit import LIKELIHOOD
     from infoform.likelihoods import get_likelihood
@@ -143,6 +144,7 @@ def _example(network: "nn.Module", data: str | None, shape: str | None, options:
         return torch.zeros((options.batch_size or BATCH_SIZE, *_sizes(shape))).to(parameter)
     if data is None:
         return None
+    check_options(options, [data])
     opened = read_for(network, data, options, get_likelihood(LIKELIHOOD), DataFacts(), labelled=False)
     batch = next(iter(opened.loader))
     return batch[0] if isinstance(batch, tuple | list) else batch
@@ -182,20 +184,25 @@ def _structure(posterior: PlannedPosterior) -> "Structure":
     return Settings.from_flat({**Settings().flat(), "structure": posterior.structure or "inf", **given}).structure
 
 
-def _after(run: Path, model: ModelOptions, options: DataOptions, posterior: PlannedPosterior, apply: bool) -> "Plan":
-    """Return the plan of a fitted run; with `apply`, the run's posterior is saved again with the ranks of the plan."""
+def _after(
+    run: Path, model: ModelOptions, options: DataOptions, posterior: PlannedPosterior, record: Record | None
+) -> "Plan":
+    """Return the plan of a fitted run; with a record, the run's posterior is saved again with the ranks of the plan."""
     from infoform.cli.run_folder import OpenRun
     from infoform.planner import plan as make_plan
 
     opened = OpenRun.load(run, model, options)
     if not opened.has_curvature:
-        raise Mistake(f"planning after a fit needs a run fitted with --keep-curvature, and '{run}' was not.")
-    if not apply:
+        raise Mistake(
+            f"planning after a fit needs the curvature, and '{run}' was fitted without it; fit again with "
+            "--keep-curvature."
+        )
+    if record is None:
         return make_plan(opened.laplace, structure=posterior.structure, memory=posterior.memory)
     if posterior.memory is None or posterior.structure is not None:
         raise Mistake("--apply saves ranks chosen by --memory for the run's own structure; give --memory alone.")
     planned = opened.laplace.shrink(posterior.memory)
-    opened.laplace.save(opened.folder.posterior, curvature=True)
+    opened.laplace.save(record.stage(opened.folder.posterior), curvature=True)
     return planned
 
 

@@ -1,14 +1,28 @@
 """`infoform predict`: predictions of a run for new data, as a table with their uncertainties."""
 
 import csv
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from infoform.cli.csv_cells import safe_cell
 from infoform.cli.mistakes import Mistake
-from infoform.cli.options import DataOptions, DataSpec, ModelOptions, Output, PredictOptions, Restart, Run, option
+from infoform.cli.options import (
+    DataOptions,
+    DataSpec,
+    ModelOptions,
+    Output,
+    PredictOptions,
+    Restart,
+    Run,
+    check_share,
+    option,
+)
 from infoform.cli.record import recorded
+from infoform.common.whole_files import write_text, writing
 from infoform.records.evaluate import Histogram
 from infoform.records.novelty import NovelExamples
 from infoform.records.predict import PredictedClasses, PredictedNumbers, PredictResult
@@ -31,6 +45,24 @@ def predict(
         Path | None,
         option("Output", "FILE", "Table to write, .csv or .parquet. Default: RUN/predict.csv.", "--out", "-o"),
     ] = None,
+    level: Annotated[
+        float,
+        option(
+            "Prediction", "SHARE", "Share of targets that the interval of a regression holds.", callback=check_share
+        ),
+    ] = 0.95,
+    reject: Annotated[
+        float | None,
+        option(
+            "Prediction",
+            "SHARE",
+            "Mark inputs to set aside, at a threshold that sets aside this share of --known data (or by novelty).",
+            callback=check_share,
+        ),
+    ] = None,
+    known: Annotated[
+        str | None, option("Data", "DATA", "Known data, without labels, that --reject finds its threshold on.")
+    ] = None,
     model: ModelOptions,
     options: DataOptions,
     prediction: PredictOptions,
@@ -40,20 +72,26 @@ def predict(
     """Predict, with uncertainties.
 
     It writes a table with one row for each example. The columns: the class and its confidence, or mean, standard
-    deviation and 95 % interval; the uncertainty that more data would reduce (epistemic, mutual_information) and the
-    one that no data would (aleatoric); the entropy; and the novelty (how unlike the training data the input is, from 0
-    to 1), whether that is novel at 5 % of false alarms, and the layer that finds it strangest.
+    deviation and interval; the uncertainty that more data would reduce (epistemic, mutual_information_nats) and the one
+    that no data would (aleatoric); the entropy in nats; and the novelty (how unlike the training data the input is,
+    from 0 to 1), whether that is novel at 5 % of false alarms, and the layer that finds it strangest.
 
     A command that was interrupted or killed continues where it stopped when you run it again. Examples:
 
         infoform predict runs/a --data new.csv
         infoform predict runs/a --data photos/new --out predictions.parquet
         infoform predict runs/a --data new.npz --kind mc --samples 30
+
+    A column `reject` marks inputs that a person should look at. Its threshold sets aside 5 % of known data:
+
+        infoform predict runs/a --data new.csv --reject 0.05 --known val.csv
     """
     from infoform.cli.extremes import describe
     from infoform.cli.novel_examples import novel_examples
     from infoform.cli.partial import resumable
+    from infoform.cli.rejection import rejected
     from infoform.cli.run_folder import OpenRun
+    from infoform.cli.sources import check_options
     from infoform.integrations.tables import to_columns
 
     target = run / "predict.csv" if out is None else out
@@ -61,22 +99,33 @@ def predict(
         raise Mistake(f"--out must end with {' or '.join(FORMATS)}, got '{target}'.")
     if not target.resolve().parent.is_dir():
         raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
-    with recorded(context, output, folder=run if run.is_dir() else None) as record:
+    with recorded(context, output, folder=run if run.is_dir() else None, elsewhere=out) as record:
         opened = OpenRun.load(run, model, options)
+        check_options(options, [data])
         new = opened.read(data, labelled=False)
-        with resumable(context, target, opened, restart=restart) as parts:
+        with resumable(context, target, opened, record, restart=restart) as parts:
             predicted, _ = opened.laplace.predict_loader(
                 new.loader, keep=parts.of("data"), progress=record.progress, **vars(prediction)
             )
             names = new.names or [str(index) for index in range(len(predicted))]
-            columns = to_columns(predicted, names=names, classes=opened.classes)
+            outputs = opened.classes or opened.facts.targets
+            columns = to_columns(predicted, names=names, classes=outputs, coverage=level)
+            columns = _with_ignored(columns, new.ignored)
+            if reject is not None:
+                compared = None
+                if known is not None:
+                    compared, _ = opened.laplace.predict_loader(
+                        opened.read(known, labelled=False).loader, progress=record.progress, **vars(prediction)
+                    )
+                columns["reject"], said = rejected(predicted, compared, reject)
+                record.console.print(said)
             chosen, note = describe(opened, new, predicted, None)
-            write_columns(target, columns)
+            write_columns(record.stage(target), columns)
         record.written.append(target)
         novelty = novel_examples(predicted)
         _show(columns, predicted, record.console)
         if novelty is not None:
-            record.console.print(_said_of(novelty, len(predicted)))
+            record.console.print(_said_of(novelty, len(predicted), predicted.novelty_source))
         record.result = PredictResult(
             examples=len(predicted),
             predictions=str(target.resolve()),
@@ -94,13 +143,23 @@ def predict(
             record.note(note)
 
 
-def _said_of(novelty: NovelExamples, examples: int) -> str:
-    """Return how many examples are novel, in a sentence."""
+def _with_ignored(columns: dict[str, list[Any]], ignored: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return the columns with those that the network does not take, as ids, after the names of the examples."""
+    own = {f"{name}_in_data" if name in columns else name: list(values) for name, values in ignored.items()}
+    return {"example": columns["example"], **own, **{name: one for name, one in columns.items() if name != "example"}}
+
+
+def _said_of(novelty: NovelExamples, examples: int, source: str) -> str:
+    """Return how many examples are novel, in a sentence, and in another one where the scale is that of training."""
+    from infoform.novelty.known_inputs import LEFT_OUT
+
     said = f"{novelty.novel:,} of {examples:,} are novel ({novelty.share:.1%}; of known ones about "
     said += f"{novelty.false_alarms:.0%})"
     if novelty.strangest_layers:
         layer, count = novelty.strangest_layers[0]
         said += f"; layer '{layer}' finds {count:,} of them strangest"
+    if source == LEFT_OUT:
+        said += ". The scale is of training examples, so fresh known ones look stranger; `infoform tune` sets it"
     return f"{said}."
 
 
@@ -123,21 +182,21 @@ def _classes(predicted: "Prediction", classes: list[str] | None) -> PredictedCla
 
 def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
     """Write a table, a CSV with nothing but Python, a Parquet with pandas."""
+    if path.suffix == ".csv":
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(map(safe_cell, columns))
+        writer.writerows(map(safe_cell, row) for row in zip(*columns.values(), strict=True))
+        write_text(path, text.getvalue())
+        return
     try:
-        if path.suffix == ".csv":
-            with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(columns)
-                writer.writerows(zip(*columns.values(), strict=True))
-            return
-        try:
-            import pandas
+        import pandas
 
-            pandas.DataFrame(columns).to_parquet(path)
-        except ImportError:
-            raise Mistake("a .parquet needs pandas and pyarrow: pip install 'infoform[tables]', or use .csv.") from None
-    except OSError as error:
-        raise Mistake(f"'{path}' cannot be written: {error.strerror or error}; give another path.") from error
+        table = pandas.DataFrame(columns)
+        with writing(path) as file:
+            table.to_parquet(file)
+    except ImportError:
+        raise Mistake("a .parquet needs pandas and pyarrow: pip install 'infoform[tables]', or use .csv.") from None
 
 
 def _show(columns: dict[str, list[Any]], predicted: "Prediction", console: "Console") -> None:
@@ -146,12 +205,13 @@ def _show(columns: dict[str, list[Any]], predicted: "Prediction", console: "Cons
     if predicted.probs is None:
         picked = [name for name in columns if name.partition("_")[0] in ("mean", "std", "low", "high")][:8]
     else:
-        picked = ["class" if "class" in columns else "label", "confidence", "entropy", "mutual_information"]
+        picked = ["class" if "class" in columns else "label", "confidence", "entropy_nats", "mutual_information_nats"]
     picked += [name for name in ("novelty",) if name in columns]
     order = predicted.mutual_information.argsort(descending=True, stable=True)[:SHOWN].tolist()
-    table = Table("example", title=f"The least known {len(order)} of {len(predicted)}")
+    units = "" if predicted.probs is None else " (entropies in nats)"
+    table = Table("example", title=f"The least known {len(order)} of {len(predicted)}{units}")
     for name in picked:
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(name.removesuffix("_nats").replace("_", " "), justify="right")
     for index in order:
         cells = (columns[name][index] for name in picked)
         table.add_row(columns["example"][index], *(f"{x:.4g}" if isinstance(x, float) else str(x) for x in cells))

@@ -7,7 +7,8 @@ import typer
 
 from infoform.cli.mistakes import Mistake
 from infoform.cli.options import Output, option
-from infoform.cli.record import recorded, write_text
+from infoform.cli.record import recorded, settle
+from infoform.common.whole_files import write_text
 from infoform.records.programs import ReportResult
 
 
@@ -56,6 +57,8 @@ def report(
             from infoform.report import MARK, make_report
 
             _check_replaceable(target, MARK)
+            for run in runs:
+                settle(run)
             text = make_report(runs, title=title, find_experiment=find_experiment)
         except ModuleNotFoundError as error:
             raise Mistake(

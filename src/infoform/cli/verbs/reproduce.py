@@ -82,6 +82,7 @@ def _list(record: Record) -> None:
     from rich.table import Table
 
     from infoform.cli.catalogue import experiment_names, find_experiment
+    from infoform.common.extras import describe_missing
 
     table = Table("experiment", "what it shows", title="Experiments of the paper")
     summaries = {}
@@ -89,7 +90,7 @@ def _list(record: Record) -> None:
         try:
             experiment = find_experiment(name)
         except ModuleNotFoundError as error:
-            summaries[name] = f"needs {error.name}, which is not installed"
+            summaries[name] = f"needs {describe_missing(error.name) or f'{error.name}, which is not installed'}"
         else:
             summaries[name] = f"{experiment.summary} Reproduces: {experiment.reproduces}."
         table.add_row(name, summaries[name])

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, ModelOptions, Output, PredictOptions, Run, option
+from infoform.cli.plain_yaml import read_yaml
 from infoform.cli.record import Record, recorded
 from infoform.common.same_work import Identity, refusal
+from infoform.common.whole_files import write_bytes
 from infoform.records.fit import Precision
 from infoform.records.tune import TriedPair, TuneResult
 
@@ -120,9 +121,15 @@ def tune(
 
     Next: infoform evaluate RUN --data TEST
     """
-    from infoform.cli.run_folder import OpenRun
+    from infoform.cli.run_folder import OpenRun, RunFolder
+    from infoform.cli.sources import check_options
+    from infoform.tuning.kept_outputs import LastingTrials
 
-    with recorded(context, output, folder=run if run.is_dir() else None) as record:
+    def forget_outputs() -> None:
+        if data is not None:
+            RunFolder(run).trials_outputs.unlink(missing_ok=True)
+
+    with recorded(context, output, folder=run if run.is_dir() else None, alone=True, after=forget_outputs) as record:
         opened = OpenRun.load(run, model, options)
         before = opened.laplace.prior_precision
         if data is None:
@@ -143,6 +150,7 @@ def tune(
                 raise Mistake(f"--temperature is for logits, and the outputs of {name} are none; leave it out.")
             if not search.restart:
                 _check_trials(context, opened.folder, opened.laplace._kind)
+            check_options(options, [data])
             loader = opened.read(data, labelled=True).loader
             with _set_aside(opened.folder, search.restart):
                 write_config(context, opened.folder.trials_options)  # at once: trials are kept from now on
@@ -157,10 +165,10 @@ def tune(
                     temperature=search.temperature,
                     standard_errors=search.standard_errors,
                     **vars(prediction),
-                    path=opened.folder.trials,
+                    path=LastingTrials(opened.folder.trials),
                     progress=record.progress,
                 )
-        opened.laplace.save(opened.folder.posterior, curvature=opened.has_curvature)
+        opened.laplace.save(record.stage(opened.folder.posterior), curvature=opened.has_curvature)
         record.written.append(opened.folder.posterior)
         _report(opened, before, None if data is None else search.objective, record)
 
@@ -179,7 +187,7 @@ def _set_aside(folder: "RunFolder", restart: bool) -> Iterator[None]:
         if not folder.trials.exists() and not folder.trials_outputs.exists():
             folder.trials_options.unlink(missing_ok=True)
             for file, content in earlier.items():
-                file.write_bytes(content)
+                write_bytes(file, content)
         elif isinstance(error, KeyboardInterrupt):
             say("what was computed so far is kept; the same command goes on from there.", style="yellow")
         raise
@@ -189,7 +197,7 @@ def _check_trials(context: typer.Context, folder: "RunFolder", resolve: Callable
     """See that trials to go on from are of the same data and options; `resolve` says which kind `auto` is."""
     if not (folder.trials.exists() or folder.trials_outputs.exists()) or not folder.trials_options.exists():
         return
-    earlier, now = yaml.safe_load(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
+    earlier, now = read_yaml(folder.trials_options.read_text(encoding="utf-8")), used_options(context)
     earlier, now = ({**options, "kind": resolve(options["kind"])} for options in (earlier, now))
     free = FREE if now["method"] in ("grid", "halving") else (*FREE, "trials")  # more of a grid are others
     differences = Identity(_flags(now)).differences(_flags(earlier), ignored=_flags(dict.fromkeys(free)))
@@ -245,6 +253,7 @@ def _report(run: "OpenRun", before: Precision, objective: str | None, record: Re
             if trial.examples is None  # scores of a part cannot stand beside those of all data
         ],
         temperature=laplace.temperature if searched else None,
+        plain_temperature=laplace.plain_trial.temperature if searched and laplace.plain_trial is not None else None,
     )
 
 

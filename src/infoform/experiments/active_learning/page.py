@@ -3,6 +3,7 @@
 from pathlib import Path
 from statistics import mean, stdev
 
+from infoform.common.figures import save_figure
 from infoform.pages.markdown import bold_best, table
 from infoform.pages.numbers import count_of, mean_error, setting
 from infoform.pages.template import PageTemplate
@@ -61,7 +62,7 @@ def draw(result: Result, path: Path) -> None:
             axes.fill_between(range(len(middle)), low, high, color=line.get_color(), alpha=0.08)
         axes.set(title=name, xlabel="acquisitions", ylabel="test RMSE")
         axes.legend(fontsize=7)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dpi=110)
 
 
 def _curves(result: Result, name: str) -> dict[str, list[list[float]]]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from infoform.common.figures import save_figure
 from infoform.experiments.classification.page import SHORT, collect, title, tuning_of
 from infoform.records.study_result import Result
 
@@ -41,7 +42,7 @@ def draw_reliability(rows: dict[str, Any], path: Path) -> None:
         axes.plot(*points, marker="o", markersize=3, label=f"{_plain(method)}, ECE {row['ece']:.4f}")
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
     axes.legend(fontsize=7)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def draw_entropy(rows: dict[str, Any], path: Path) -> None:
@@ -58,7 +59,7 @@ def draw_entropy(rows: dict[str, Any], path: Path) -> None:
         axes.set(yscale="log", ylim=(1e-4, 1))
         axes.set_xlabel("entropy", fontsize=8)
     all_axes[0].legend(fontsize=7)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _eigenvalues(spectra: dict[str, Any], path: Path) -> None:
@@ -70,7 +71,7 @@ def _eigenvalues(spectra: dict[str, Any], path: Path) -> None:
         axes.set_title(f"layer {layer}", fontsize=8)
         axes.set(yscale="log")
         axes.set_xlabel("log₁₀ eigenvalue", fontsize=8)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _tuning(rows: dict[str, Any], folder: Path, name: str) -> None:
@@ -81,7 +82,7 @@ def _tuning(rows: dict[str, Any], folder: Path, name: str) -> None:
         axes.plot(*zip(*sane, strict=True), marker="o", markersize=3, linestyle=style, label=_plain(method))
     axes.set(xscale="log", yscale="log", xlabel="τ (prior precision)", ylabel="NLL of held-out data")
     axes.legend(fontsize=7)
-    figure.savefig(folder / f"{name}-tuning.png", dpi=130)
+    save_figure(figure, folder / f"{name}-tuning.png", dpi=130)
 
 
 def _plain(method: str) -> str:

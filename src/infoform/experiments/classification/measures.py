@@ -20,10 +20,13 @@ def measures(known: Prediction, targets: Tensor, unknown: Prediction) -> dict[st
     assert known.probs is not None
     diagram = reliability(known.probs, targets)
     entropies = {"known": known.normalised_entropy.double(), "unknown": unknown.normalised_entropy.double()}
+    scores = evaluate(known, targets)
+    del scores["entropy_nats"]  # the paper has shares of the largest entropy
     apart = ood(entropies["known"], entropies["unknown"])
     by_information = ood(known.mutual_information, unknown.mutual_information)["auroc"]
     return {
-        **evaluate(known, targets),
+        **scores,
+        "entropy": float(entropies["known"].mean()),
         "entropy_std": float(entropies["known"].std()),
         "entropy_unknown": float(entropies["unknown"].mean()),
         "entropy_unknown_std": float(entropies["unknown"].std()),

@@ -4,6 +4,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from infoform.common.figures import save_figure
 from infoform.curvature.sketch import EXACT_LIMIT
 from infoform.experiments.imagenet.networks import NETWORKS
 from infoform.experiments.networks.architectures import ARCHITECTURES
@@ -120,7 +121,7 @@ def draw(result: Result, folder: Path) -> None:
         axes.set_title(title(key), fontsize=8)
         axes.set_xlabel("log₁₀ (Λ / mean)", fontsize=7)
         axes.tick_params(labelsize=7)
-    figure.savefig(folder / "spectra-histograms.png", dpi=100)
+    save_figure(figure, folder / "spectra-histograms.png", dpi=100)
 
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -130,4 +131,4 @@ def draw(result: Result, folder: Path) -> None:
         axes.plot(RANKS, shares, marker="o", markersize=3, label=title(key), linestyle="--" if " " in key else "-")
     axes.set(xscale="log", xlabel="eigenvalues kept in each layer", ylabel="share of the energy", ylim=(0, 1.02))
     axes.legend(fontsize=7)
-    figure.savefig(folder / "spectra-energy.png", dpi=100)
+    save_figure(figure, folder / "spectra-energy.png", dpi=100)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from infoform.common.figures import save_figure
 from infoform.experiments.classification.charts import SHOWN, draw_entropy, draw_reliability
 from infoform.experiments.classification.page import title, tuning_of
 from infoform.records.study_result import Result
@@ -48,7 +49,7 @@ def _landscapes(rows: dict[str, Any], path: Path) -> None:
         axes.set_ylabel("τ", fontsize=8)
         axes.set_title(title(method).replace("`", ""), fontsize=8)
         figure.colorbar(points, ax=axes)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dpi=110)
 
 
 def _places(tried: list[list[float]]) -> tuple[list[float], list[float]]:

@@ -5,7 +5,6 @@ same weights as one that was not.
 """
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from torch.nn import functional
 
 from infoform.common.randomness import isolated
 from infoform.common.same_work import Identity, refusal
+from infoform.common.whole_files import writing
 
 Augment = Callable[[Tensor], Tensor]  # a batch of scaled pictures -> another of the same shape or cropped
 
@@ -105,9 +105,8 @@ def train(
 
 def _save(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), **facts}, beside)
-    os.replace(beside, path)
+    with writing(path) as file:
+        torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), **facts}, file)
 
 
 def _resume(

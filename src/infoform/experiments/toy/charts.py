@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from infoform.common.figures import save_figure
 from infoform.experiments.toy.page import REACH, WAYS, Band, bands, ground_truth
 from infoform.records.study_result import Result
 
@@ -38,7 +39,7 @@ def _bands(result: Result, way: str, path: Path) -> None:
         _band(panel, laplace, label, band)
     for panel in panels[len(shown) :]:
         panel.set_axis_off()
-    figure.savefig(path, dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})
+    save_figure(figure, path, dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})
 
 
 def _band(panel: Any, laplace: dict[str, Any], label: str, band: Band) -> None:
@@ -71,4 +72,4 @@ def _matrices(matrices: dict[str, Sequence[Sequence[float]]], path: Path, *, log
         image = panel.imshow(rows, cmap="RdBu_r", vmin=-top, vmax=top)
         panel.set(title=label, xticks=[], yticks=[])
     figure.colorbar(image, cax=figure.add_axes((0.89, 0.08, 0.02, 0.78)))
-    figure.savefig(path, dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})
+    save_figure(figure, path, dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from infoform.common.figures import save_figure
 from infoform.pages.markdown import bold_best, table
 from infoform.pages.numbers import count_of, mean_std
 from infoform.pages.template import PageTemplate
@@ -61,7 +62,9 @@ def charts(result: Result, folder: Path) -> None:
             panel.fill_between(ranks, low, high, color=COLOURS[label], alpha=0.15, linewidth=0)
         panel.set(title=title, xlabel="rank", ylim=(-0.03, 1.1))
     panel.legend(fontsize=8, ncols=2)
-    figure.savefig(folder / "toy-rank-errors.png", dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True})
+    save_figure(
+        figure, folder / "toy-rank-errors.png", dpi=90, metadata={"Software": None}, pil_kwargs={"optimize": True}
+    )
 
 
 def _table(result: Result, part: int) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from infoform.common.figures import save_figure
 from infoform.pages.markdown import bold_best, table
 from infoform.pages.numbers import count_of
 from infoform.pages.template import PageTemplate
@@ -64,7 +65,7 @@ def draw(result: Result, path: Path) -> None:
         axes.set_title(label, fontsize=9)
     figure.supxlabel("log₁₀ τ", fontsize=9)
     figure.supylabel("log₁₀ N / examples", fontsize=9)
-    figure.savefig(path, dpi=90)
+    save_figure(figure, path, dpi=90)
 
 
 def _grids(result: Result, name: str) -> dict[str, Any]:

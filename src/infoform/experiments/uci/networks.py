@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from infoform.common.tensor_file import write_tensors
 from infoform.data.uci import FOLDERS, RegressionSet, RegressionSplit, load_uci
 from infoform.experiments.networks.shallow import ShallowStack, Training, train_stack
 from infoform.posteriors.network_posterior import Posterior
@@ -72,7 +72,7 @@ def networks(
         )  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         tensors = {str(epoch): stack.flat for epoch, stack in stacks.items()}
-        save_file(tensors | {"inputs": torch.tensor(x.shape[2])}, path, metadata={"settings": text})
+        write_tensors(path, tensors | {"inputs": torch.tensor(x.shape[2])}, metadata={"settings": text})
     return stacks
 
 

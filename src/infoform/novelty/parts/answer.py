@@ -11,6 +11,7 @@ class Answer(Part):
     """The energy of a classifier, −log Σ exp f, or the mean entropy of yes/no answers; no part of a regression."""
 
     name: ClassVar[str] = "answer"
+    trusted: ClassVar[bool] = True
 
     def score(self, sight: Sight) -> Tensor | None:
         return sight.likelihood.answer_strangeness(sight.outputs)

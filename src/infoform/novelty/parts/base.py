@@ -27,6 +27,7 @@ class Part(ABC):
 
     name: ClassVar[str]
     weight: ClassVar[float] = 1.0  # of its log p-value in Fisher's rule
+    trusted: ClassVar[bool] = False  # whether it counts in full, whatever `novelty/trust.py` says of the features
 
     @abstractmethod
     def score(self, sight: Sight) -> Tensor | None:  # -> (N,)

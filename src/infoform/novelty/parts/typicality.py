@@ -11,8 +11,8 @@ so that few layers that find an input strange count for more than many that find
 from typing import ClassVar
 
 from torch import Tensor
-from torch.nn import functional
 
+from infoform.common.exporting import softplus
 from infoform.novelty.parts.base import Part, Sight
 
 
@@ -23,4 +23,4 @@ class Typicality(Part):
     weight: ClassVar[float] = 2.0  # of many layers; chosen as docs/novelty-compared.md says
 
     def score(self, sight: Sight) -> Tensor | None:
-        return functional.softplus(sight.distances).square().mean(1)
+        return softplus(sight.distances).square().mean(1)

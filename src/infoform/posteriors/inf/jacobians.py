@@ -9,6 +9,7 @@ W takes away is small, (p × p) and (p × a) a row, and is applied to both at on
 memory: fresh pages cost more than numbers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +29,7 @@ class OuterForm:
     scaled_inverse: Tensor  # S D⁻¹ (G, A)
     columns: Tensor  # U_A (A, a)
     factor: Tensor | None  # W V^(1/2) (A, p)
+    split: Callable[[Tensor], tuple[Tensor, Tensor]] | None  # of inputs, so that nothing cancels: see row_blocks.py
     taken: Tensor | None  # (G, p, p + a): the root of what W takes from rows' variances; what it takes from pairs
     rows: Tensor  # (K, G): of each kept pair the column of U_G, sorted by its column of U_A
     bounds: list[int]  # (a + 1): where the pairs of each column begin
@@ -57,14 +59,18 @@ class OuterForm:
         kept = self.columns.shape[1]
         rank = 0 if self.factor is None else self.factor.shape[1]
         spread = memory.take(n, max(rank, kept) * num_columns).flatten()
+        along = None
+        if self.split is not None:
+            a, along = self.split(a)  # (n, A), (n, p)
         variance = rows_times(a.square(), self.inverse)  # (n, G)
         shared = None
-        if self.factor is not None and self.taken is not None:
+        if self.factor is not None and self.taken is not None and along is not None:
+            variance += along.square().sum(1, keepdim=True)
             by_factor = torch.mul(a.unsqueeze(1), self.factor.T, out=spread[: n * rank * num_columns].view(n, rank, -1))
             # by rows, as the small products want it
             inner = rows_times(self.inverse, by_factor.view(n * rank, -1))
             shared = memory.take(num_rows, n, rank + kept)
-            torch.bmm(inner.view(num_rows, n, rank), self.taken, out=shared)
+            torch.bmm(inner.view(num_rows, n, rank).sub_(along), self.taken, out=shared)
             variance -= torch.linalg.vector_norm(shared[..., :rank], dim=2).square_().T
         by_column = torch.mul(a.unsqueeze(1), self.columns.T, out=spread[: n * kept * num_columns].view(n, kept, -1))
         cross = rows_times(by_column.view(n * kept, -1), self.scaled_inverse).view(n, kept, num_rows)

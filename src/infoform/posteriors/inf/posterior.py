@@ -17,7 +17,7 @@ give samples (p = 1/2), solves (p = 1) and log det P = log det R + Σ log(1 + k)
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -47,7 +47,7 @@ from infoform.posteriors.inf.jacobians import OuterForm
 from infoform.posteriors.inf.output_rows import OutputRows
 from infoform.posteriors.inf.sampling import DrawForm, LowRank, stacked
 from infoform.posteriors.quantise import read_back, round_to, vector_dtype
-from infoform.posteriors.row_blocks import RowBlocks
+from infoform.posteriors.row_blocks import STIFF, RowBlocks
 from infoform.priors import LayerPrior
 
 CORRECTIONS = ("scaled", "additive")
@@ -62,6 +62,18 @@ class InfPosterior(LayerPosterior):
     """Low rank plus diagonal in information form."""
 
     structure: ClassVar[str] = "inf"
+    tensor_shapes: ClassVar[Mapping[str, str]] = {
+        "information": "G A",
+        "input_vectors": "A a",
+        "gradient_vectors": "G g",
+        "eigenvalues": "K",
+        "pairs": "2 K",
+        "scale_codes": "G A",
+        "scale_steps": "2",
+        "information_steps": "2",
+        "core": "c",
+    }
+    not_negative: ClassVar[tuple[str, ...]] = ("eigenvalues",)
 
     prior: LayerPrior
     num_data: float
@@ -135,6 +147,22 @@ class InfPosterior(LayerPosterior):
         squared = ratio.clamp_max(LARGEST_SQUARE) * (1 - margin)
         codes = log_bytes.encode(squared, octaves=SCALE_OCTAVES)
         return cls(prior, num_data, stored, *low_rank, *codes, core=coupled, information_steps=steps)
+
+    @classmethod
+    def check_stored(cls, tensors: Mapping[str, Tensor], what: str) -> None:
+        sizes = tensors["gradient_vectors"].shape[1], tensors["input_vectors"].shape[1]
+        kept, pairs, core = len(tensors["eigenvalues"]), tensors.get("pairs"), tensors.get("core")
+        if pairs is None and kept != sizes[0] * sizes[1]:
+            raise ValueError(f"'eigenvalues' of {what} must be {sizes[0] * sizes[1]}, got {kept}; save it again.")
+        if pairs is not None:
+            if pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool:
+                raise ValueError(f"'pairs' of {what} must be whole numbers, got {pairs.dtype}; save it again.")
+            if any(bool(((row < 0) | (row >= size)).any()) for row, size in zip(pairs, sizes, strict=True)):
+                raise ValueError(f"'pairs' of {what} must lie within {sizes}; save it again.")
+        if core is not None:
+            width = (1 + math.isqrt(1 + 8 * len(core))) // 2
+            if width * (width - 1) // 2 != len(core) or width > kept:
+                raise ValueError(f"'core' of {what} must be the triangle of up to {kept} pairs; save it again.")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -225,22 +253,48 @@ class InfPosterior(LayerPosterior):
 
     def covariance(self, jacobians: Tensor) -> Tensor:
         """Return J_c P⁻¹ J_dᵀ; what the prior's low rank takes is subtracted where it is small, as in `transform_`."""
-        rows, u, width = self._rows, self._gradient_vectors, self._input_vectors.shape[1]
+        along = None
+        if self._rows.stiffness > STIFF:
+            jacobians, along = self._rows.split(jacobians)  # (N, C, G, A), (N, C, G, p)
         y = room(jacobians, jacobians.numel()).view_as(jacobians)
-        torch.mul(jacobians, rows.inverse, out=y)  # D'^(-1) J (N, C, G, A)
-        covariance = products_by_example(jacobians.flatten(2), y.flatten(2))
+        torch.mul(jacobians, self._rows.inverse, out=y)
+        return self._less_low_ranks(products_by_example(jacobians.flatten(2), y.flatten(2)), y, along)
+
+    def covariance_by_example(self, jacobians: Sequence[Tensor]) -> Tensor:
+        if self._rows.stiffness > STIFF:
+            return self.covariance(torch.stack(list(jacobians)))
+        first = jacobians[0]
+        y = room(first, len(jacobians) * first.numel()).view(-1, *first.shape)
+        products = []
+        for one, solved in zip(jacobians, y, strict=True):  # which a stack of all would be a copy of
+            torch.mul(one, self._rows.inverse, out=solved)
+            products.append(rows_times(one.flatten(1), solved.flatten(1)))
+        return self._less_low_ranks(torch.stack(products), y, None)
+
+    def _less_low_ranks(
+        self, covariance: Tensor, y: Tensor, along: Tensor | None
+    ) -> Tensor:  # (N, C, C), (N, C, G, A), (N, C, G, p)
+        """Return J_c P⁻¹ J_dᵀ from J D'^(-1) Jᵀ and D'^(-1) J, both overwritten.
+
+        What the prior's low rank takes is subtracted where it is small, as in `transform_`.
+        """
+        rows, u, width = self._rows, self._gradient_vectors, self._input_vectors.shape[1]
+        examples = y.shape[:2]
         shared = None
         if rows.factor is not None and self._taken is not None:
             by_factor = rows_times(y.flatten(0, 2), self._padded_factor)[:, : rows.factor.shape[1]]
+            if along is not None:
+                by_factor = by_factor - along.flatten(0, 2)
+                covariance += along.flatten(2) @ along.flatten(2).mT
             shared = by_factor.unflatten(0, (-1, len(u))).transpose(0, 1) @ self._taken  # (G, N C, p + a)
-            taken = shared[..., : rows.factor.shape[1]].transpose(0, 1).reshape(*jacobians.shape[:2], -1)  # (N, C, G p)
+            taken = shared[..., : rows.factor.shape[1]].transpose(0, 1).reshape(*examples, -1)  # (N, C, G p)
             covariance -= taken @ taken.mT
         if self.scale is not None:
             y *= self.scale
         by_column = rows_times(y.flatten(0, 2), self._padded_vectors.T)[:, :width].unflatten(0, (-1, len(u)))
         if shared is not None:
             by_column = by_column - shared[..., -width:].transpose(0, 1)
-        inner = (u.T @ by_column).unflatten(0, jacobians.shape[:2])  # (N, C, g, a)
+        inner = (u.T @ by_column).unflatten(0, examples)  # (N, C, g, a)
         kept = gather_pairs(inner, *self.indices) @ self._whitener
         return covariance - kept @ kept.mT
 
@@ -290,6 +344,7 @@ class InfPosterior(LayerPosterior):
             scaled_inverse=self._scaled_inverse,
             columns=self._input_vectors,
             factor=self._rows.factor,
+            split=None if self._rows.factor is None else self._rows.split,
             taken=self._taken,
             rows=self._gradient_vectors[:, rows[order]].T.contiguous(),
             bounds=[0, *counts.cumsum(0).tolist()],
@@ -305,6 +360,7 @@ class InfPosterior(LayerPosterior):
             scaled_inverse=self._scaled_inverse,
             columns=self._input_vectors,
             factor=self._rows.factor,
+            split=None if self._rows.factor is None else self._rows.split,
             taken=self._taken,
             pair_rows=self._gradient_vectors[:, rows],
             pair_columns=columns,
@@ -370,6 +426,7 @@ class InfPosterior(LayerPosterior):
         gram = self._rows.gram(
             self.scale, self._input_vectors, self._gradient_vectors, *self.indices, shared=self._row_shared
         )
+        self._rows.drop_float64()
         factor = math.sqrt(self.num_data) * self._root
         values, vectors = symmetric_eigh(factor.T @ gram @ factor, name="")
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), values

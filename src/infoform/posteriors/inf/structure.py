@@ -66,6 +66,18 @@ class Inf(RankedStructure):
         check_choice("core", self.core, CORES)
         check_choice("storage", self.storage, [None, *STORAGES])
 
+    @property
+    def warning(self) -> str:
+        if self.correction != "additive":
+            return ""
+        shown = f"structure='{self.preset}'" if self.preset else "correction='additive'"
+        done = "set to 0 (coverage() says for how many)" if self.clip else "kept, and most of what is asked of it fails"
+        return (
+            f"{shown} is the paper's form as printed, whose precision is not positive definite for most networks: its "
+            f"diagonal is negative for some weights, where it is {done}; use structure='inf' unless you compare with "
+            "the paper."
+        )
+
     def statistics(self) -> StatisticsRequest:
         coupled = self.core == "full"
         return StatisticsRequest(

@@ -12,6 +12,7 @@ found when they are first needed.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -36,6 +37,7 @@ class KfacPosterior(KroneckerPosterior):
     """A Kronecker product of two factors."""
 
     structure: ClassVar[str] = "kfac"
+    tensor_shapes: ClassVar[Mapping[str, str]] = {"input_factor": "A A", "gradient_factor": "G G"}
 
     prior: LayerPrior
     num_data: float

@@ -5,6 +5,8 @@
   const config = {
     responsive: true, displaylogo: false, scrollZoom: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    // without a mouse the bar would always be there, over the legend
+    displayModeBar: window.matchMedia("(hover: hover)").matches ? "hover" : false,
   };
   const charts = Array.from(document.querySelectorAll(".chart")).map((box) => ({
     box, spec: JSON.parse(document.getElementById(box.id + "-spec").textContent), drawn: false, step: null,
@@ -58,6 +60,17 @@
     });
   }
 
+  // ---- tables that are wider than the page say so
+  function showScroll() {
+    document.querySelectorAll(".scroll").forEach((box) => {
+      const more = box.scrollWidth - box.clientWidth - box.scrollLeft > 4;
+      box.classList.toggle("more", more);
+    });
+  }
+  document.querySelectorAll(".scroll").forEach((box) => box.addEventListener("scroll", showScroll, { passive: true }));
+  window.addEventListener("resize", showScroll);
+  document.querySelectorAll("details").forEach((box) => box.addEventListener("toggle", showScroll));
+
   // ---- sliders
   document.querySelectorAll(".slider input").forEach((input) => {
     const chart = charts.find((one) => one.box.id === input.dataset.chart);
@@ -85,6 +98,7 @@
     panels.forEach((panel, at) => { panel.hidden = at !== number; });
     if (focus && tabs.length) tabs[number].focus();
     drawIn(panels[number]);
+    showScroll();
   }
   tabs.forEach((tab, number) => {
     tab.addEventListener("click", () => { select(number, false); window.scrollTo(0, 0); });

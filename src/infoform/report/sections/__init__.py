@@ -8,7 +8,9 @@ from collections.abc import Callable
 from infoform.report.blocks import Section
 from infoform.report.inputs import Run
 from infoform.report.sections import (
+    acquire,
     calibration,
+    compare,
     examples,
     intervals,
     landscape,
@@ -23,12 +25,14 @@ from infoform.report.sections import (
 
 SECTIONS: dict[str, Callable[[Run], Section | None]] = {  # in the order of the page
     "summary": summary.section,
+    "compare": compare.section,
     "calibration": calibration.section,
     "intervals": intervals.section,
     "unknown": unknown.section,
     "novelty": novelty.section,
     "examples": examples.section,
     "predictions": predictions.section,
+    "acquire": acquire.section,
     "landscape": landscape.section,
     "spectra": spectra.section,
     "memory": memory.section,

@@ -1,5 +1,6 @@
 """Can its confidence be trusted? Reliability diagram, and what is left above a confidence."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from infoform.records.evaluate import ByConfidence, Calibration, EvaluateResult,
 from infoform.report.blocks import Chart, Section, Slider, Step, Table, Text
 from infoform.report.charts import IDEAL, MUTED, PLAIN, POSTERIOR, axis, bars, figure
 from infoform.report.inputs import Run
-from infoform.report.words import SCORES, counted, percent, score
+from infoform.report.words import SCORES, counted, number, percent, score
 
 SHARE = {"range": [-0.03, 1.05], "tickformat": ".0%"}
 LEAST_STEP = 0.2  # sliders start here; with fewer classes the least confidence is higher anyway
@@ -21,8 +22,8 @@ def section(run: Run) -> Section | None:
     blocks: list[Text | Chart | Table] = [
         Text(
             "Where a network says 80 %, it should be right 8 times out of 10. Each dot gathers the predictions of "
-            "about one confidence (the more, the larger); dots on the dotted line keep their promise, dots below it "
-            "are over-confident."
+            "about one confidence (the more, the larger), with the 95 % interval of their share; dots on the dotted "
+            "line keep their promise, dots below it are over-confident."
         ),
         reliability_chart(result.calibration),
     ]
@@ -110,33 +111,55 @@ def reliability_trace(filled: Sequence[FilledBin], name: str, colour: str) -> An
     from plotly import graph_objects
 
     total = sum(each.count for each in filled)
+    ends = [wilson(each.accuracy or 0.0, each.count) for each in filled]
     return graph_objects.Scatter(
         x=[each.confidence for each in filled],
         y=[each.accuracy for each in filled],
         customdata=[each.count for each in filled],
-        mode="lines+markers",
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [high - (each.accuracy or 0.0) for each, (_, high) in zip(filled, ends, strict=True)],
+            "arrayminus": [(each.accuracy or 0.0) - low for each, (low, _) in zip(filled, ends, strict=True)],
+            "color": colour,
+            "thickness": 1.2,
+            "width": 3,
+        },
+        mode="markers",
         name=name,
-        line={"color": colour, "width": 1.3},
         marker={"color": colour, "opacity": 1, "size": [7 + 11 * (each.count / total) ** 0.5 for each in filled]},
         hovertemplate="said %{x:.1%}, right %{y:.1%}<br>%{customdata} predictions<extra></extra>",
     )
 
 
+def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the 95 % interval of a share that was found among so many; Wilson 1927."""
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return min(middle - half, share), max(middle + half, share)
+
+
 def score_table(result: EvaluateResult) -> Table:
-    """Return all scores beside the network's own, the better ones marked."""
+    """Return all scores beside those of the network alone, and of a temperature alone; the best ones are marked."""
+    columns = {"network alone": result.plain_scores}
+    if result.temperature_scores is not None:
+        columns[f"temperature alone (T = {number(result.plain_temperature, 3)})"] = result.temperature_scores
+    columns["with uncertainty"] = result.scores
     rows, best = [], set()
-    for name, value in result.scores.items():
+    for name in result.scores:
         if name == "log_likelihood":  # NLL says the same
             continue
         shown, less, says = SCORES.get(name, (name, None, ""))
-        alone = result.plain_scores.get(name)
-        rows.append((shown, score(name, alone), score(name, value), says))
-        if less is None or value is None or alone is None:
+        values = [scores.get(name) for scores in columns.values()]
+        cells = [score(name, value) for value in values]
+        rows.append((shown, *cells, says))
+        there = [value for value in values if value is not None]
+        if less is None or not there or len(set(cells)) == 1:
             continue
-        if score(name, alone) != score(name, value):
-            best.add((len(rows) - 1, 2 if (value < alone) == less else 1))
-    head = ("", "network alone", "with uncertainty", "what it is")
-    return Table(head, rows, frozenset(best), "All scores; the better one of each row is marked")
+        wanted = score(name, min(there) if less else max(there))
+        best |= {(len(rows) - 1, place) for place, cell in enumerate(cells, start=1) if cell == wanted}
+    head = ("", *columns, "what it is")
+    return Table(head, rows, frozenset(best), "All scores; the best one of each row is marked")
 
 
 def _threshold_chart(table: ByConfidence, examples: int) -> Chart:

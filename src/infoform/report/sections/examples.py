@@ -28,8 +28,9 @@ def section(run: Run) -> Section | None:
     if result is None:
         return None
     blocks = galleries(result.chosen, KINDS)
-    if result.unknown is not None:
-        blocks += galleries(result.unknown.chosen, UNKNOWN)
+    for unknown in result.every_unknown:
+        of = f" ({unknown.name})" if len(result.every_unknown) > 1 else ""
+        blocks += galleries(unknown.chosen, {kind: (f"{title}{of}", says) for kind, (title, says) in UNKNOWN.items()})
     return Section("Which examples?", blocks) if blocks else None
 
 

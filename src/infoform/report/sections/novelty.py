@@ -17,8 +17,8 @@ from infoform.report.words import counted, percent
 
 SCORES = {  # name in the JSON -> (name on the page, name of its axis, colour)
     "novelty": ("novelty", "less strange known inputs", POSTERIOR),
-    "entropy": ("entropy", "entropy of the prediction", UNKNOWN),
-    "mutual_information": ("mutual information", "mutual information", PLAIN),
+    "entropy": ("entropy", "entropy of the prediction, in nats", UNKNOWN),
+    "mutual_information": ("mutual information", "mutual information, in nats", PLAIN),
 }
 MOST = 0.9995  # more would be told as 100.0 %
 ROC_ROWS = 20  # of the table behind the curves
@@ -38,11 +38,15 @@ def section(run: Run) -> Section | None:
         set_table(novelty, result.examples, sets),
     ]
     for one in sets:
-        blocks += [*(_heap_chart(name, one) for name in SCORES if name in one.scores), roc_chart(one)]
-    if result.unknown is not None and result.unknown.novelty is not None:
-        blocks.append(part_table(result.unknown.novelty))
-        says = "Of the unknown data, those least like the training data, and the layer whose inputs say so most."
-        blocks += strangest(result.unknown.chosen, "Unknown, and strangest", says)
+        of = f" ({one.name})" if len(sets) > 1 else ""
+        blocks += [*(_heap_chart(name, one, of) for name in SCORES if name in one.scores), roc_chart(one, of)]
+    several = len(result.every_unknown) > 1
+    for unknown in result.every_unknown:
+        if unknown.novelty is not None:
+            which, of = (f"'{unknown.name}'", f" ({unknown.name})") if several else ("the unknown data", "")
+            blocks.append(part_table(unknown.novelty, of))
+            says = f"Of {which}, those least like the training data, and the layer whose inputs say so most."
+            blocks += strangest(unknown.chosen, f"Unknown, and strangest{of}", says)
     says = "Of the known data, those least like the training data: look for damaged or misplaced examples."
     blocks += strangest(result.chosen, "Known, yet strangest", says)
     return Section("Is an input unlike the training data?", blocks)
@@ -63,18 +67,18 @@ def set_table(known: NovelExamples, examples: int, sets: Sequence[UnknownSet]) -
     return Table(head, rows, frozenset(best), title)
 
 
-def part_table(novelty: UnknownNovelty) -> Table:
+def part_table(novelty: UnknownNovelty, of: str = "") -> Table:
     """Return how well each part of novelty alone tells unknown from known data."""
     rows = [
         (name, percent(scores.auroc), percent(scores.aupr), percent(scores.fpr95))
         for name, scores in {"all together": novelty.together, **novelty.parts}.items()
     ]
     return Table(
-        ("part of novelty", "AUROC", "AUPR", "false alarms to find 95 %"), rows, title="What novelty is made of"
+        ("part of novelty", "AUROC", "AUPR", "false alarms to find 95 %"), rows, title=f"What novelty is made of{of}"
     )
 
 
-def _heap_chart(name: str, one: UnknownSet) -> Chart:
+def _heap_chart(name: str, one: UnknownSet, of: str) -> Chart:
     score = one.scores[name]
     shown, words, _ = SCORES[name]
     edges = (score.edges, score.known, score.unknown)
@@ -87,10 +91,10 @@ def _heap_chart(name: str, one: UnknownSet) -> Chart:
         yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
     )
     says = f"The {shown} of known data and of '{one.name}'; AUROC {percent(score.auroc)}."
-    return Chart(f"By {shown}: AUROC {percent(score.auroc)}", says, layout, heap_table(*edges))
+    return Chart(f"By {shown}{of}: AUROC {percent(score.auroc)}", says, layout, heap_table(*edges))
 
 
-def roc_chart(one: UnknownSet) -> Chart:
+def roc_chart(one: UnknownSet, of: str = "") -> Chart:
     """Return the ROC curves of all scores on one unknown set."""
     traces = [_curve(name, score) for name, score in one.scores.items() if name in SCORES]
     layout = figure(
@@ -108,7 +112,7 @@ def roc_chart(one: UnknownSet) -> Chart:
         for false, found in thinned(list(zip(score.roc.false_alarms, score.roc.found, strict=True)))
     ]
     says = f"How much of '{one.name}' is found at every share of false alarms; the upper left corner is best."
-    return Chart("Found against false alarms (ROC)", says, layout, Table(("by", "false alarms", "found"), rows))
+    return Chart(f"Found against false alarms (ROC){of}", says, layout, Table(("by", "false alarms", "found"), rows))
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:

@@ -1,5 +1,7 @@
 """The first section of a run: the numbers that matter, and what they mean in plain words."""
 
+from collections.abc import Sequence
+
 from infoform.records import EvaluateResult, FitResult, TuneResult
 from infoform.records.evaluate import UnknownResult
 from infoform.report.blocks import Block, Card, Cards, Section, Sentences, Text
@@ -8,12 +10,20 @@ from infoform.report.sections.novelty import novelty_sentences
 from infoform.report.words import counted, listed, number, percent, precision, size, sure_sentence
 
 CLOSE = 0.005  # half a percentage point: not worth a word
+WORDS = {
+    "entropy": "entropy",
+    "mutual_information": "mutual information",
+    "epistemic": "spread for lack of data",
+    "novelty": "novelty",
+}
 
 
 def section(run: Run) -> Section:
     cards, sentences = _scores(run.evaluate)
     if run.evaluate is not None and run.evaluate.unknown is not None:
-        sentences += _unknown(run.evaluate.unknown, cards)
+        cards += _unknown_card(run.evaluate.every_unknown)
+        for unknown in run.evaluate.every_unknown:
+            sentences += _unknown(unknown, several=len(run.evaluate.every_unknown) > 1)
     if run.evaluate is not None:
         sentences += novelty_sentences(run.evaluate)
     if run.fit is not None:
@@ -98,20 +108,26 @@ def _width(inside: float | None) -> str:
     return ": wider than they need be" if gap > 0 else ": too narrow"
 
 
-def _unknown(unknown: UnknownResult, cards: list[Card]) -> list[str]:
+def _unknown_card(sets: Sequence[UnknownResult]) -> list[Card]:
+    """Return the headline: how well unknown data are told from known ones by the best measure; of the hardest set."""
+    found = [(best, one) for one in sets if (best := one.best_separation) is not None]
+    if not found:
+        return []
+    (measure, scores), hardest = min(found, key=lambda pair: pair[0][1].auroc)
+    plain = None if hardest.classes is None else hardest.classes.plain_entropy.auroc
+    beside = "50 % is guessing" if plain is None else f"network alone {percent(plain)}"
+    which = f", '{hardest.name}', the hardest of {len(sets)} sets" if len(sets) > 1 else ""
+    return [Card(percent(scores.auroc), f"unknown told from known by {WORDS[measure]} (AUROC){which}", beside)]
+
+
+def _unknown(unknown: UnknownResult, *, several: bool) -> list[str]:
     if unknown.separation is None:
         return []
     auroc = unknown.separation.auroc
     plain = None if unknown.classes is None else unknown.classes.plain_entropy.auroc
-    cards.append(
-        Card(
-            percent(auroc),
-            "unknown told from known (AUROC)",
-            f"network alone {percent(plain)}" if plain is not None else "50 % is guessing",
-        )
-    )
+    of = f" of '{unknown.name}'" if several else ""
     told = (
-        f"Given one known and one unknown example, it is less sure of the unknown one {percent(auroc)} of the time "
+        f"Given one known and one unknown example{of}, it is less sure of the unknown one {percent(auroc)} of the time "
         "(50 % would be guessing)"
     )
     beside = "" if plain is None else f"; the network alone {percent(plain)}"
@@ -119,7 +135,7 @@ def _unknown(unknown: UnknownResult, cards: list[Card]) -> list[str]:
     if unknown.classes is not None:
         sure, plain_sure = percent(unknown.classes.mean_confidence), percent(unknown.classes.plain_mean_confidence)
         sentences.append(
-            f"On {counted(unknown.examples, 'unknown example')} it is {sure} sure on average, the network alone "
+            f"On {counted(unknown.examples, 'unknown example')}{of} it is {sure} sure on average, the network alone "
             f"{plain_sure}: less is better there."
         )
     return sentences

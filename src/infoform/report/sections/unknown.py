@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infoform.records.evaluate import Calibration, Histogram, SpreadHistogram, UnknownClasses
-from infoform.report.blocks import Chart, Section, Table, Text
+from infoform.report.blocks import Block, Chart, Section, Table, Text
 from infoform.report.charts import KNOWN, UNKNOWN, axis, bars, figure, log_axis
 from infoform.report.inputs import Run
 from infoform.report.words import number, percent
@@ -19,24 +19,33 @@ MEASURES = {
 
 def section(run: Run) -> Section | None:
     known = run.evaluate
-    unknown = None if known is None else known.unknown
-    if known is None or unknown is None:
+    if known is None or known.unknown is None:
         return None
-    blocks: list[Text | Chart | Table] = [
+    blocks: list[Block] = [
         Text(
             "Here it was also given data of a kind it was never trained on. It cannot know the answer there, so it "
             "should be unsure: the two heaps should lie apart, the unknown one to the right."
         )
     ]
-    if known.calibration is not None and unknown.classes is not None:
-        blocks += _entropy_charts(known.calibration, unknown.classes)
-    elif unknown.numbers is not None:
-        blocks.append(_spreads(unknown.numbers.epistemic.auroc, unknown.numbers.spread_histogram))
+    several = len(known.every_unknown) > 1
+    for unknown in known.every_unknown:
+        of = f" ({unknown.name})" if several else ""
+        if known.calibration is not None and unknown.classes is not None:
+            blocks += _entropy_charts(known.calibration, unknown.classes, of)
+        elif unknown.numbers is not None:
+            blocks.append(_spreads(unknown.numbers.epistemic.auroc, unknown.numbers.spread_histogram, of))
     rows = [
-        (MEASURES[name], percent(scores.auroc), percent(scores.aupr), percent(scores.fpr95))
+        (
+            *((str(unknown.name),) if several else ()),
+            *(MEASURES[name], percent(scores.auroc), percent(scores.aupr), percent(scores.fpr95)),
+        )
+        for unknown in known.every_unknown
         for name, scores in unknown.separations.items()
     ]
-    head = ("told apart by", "AUROC", "AUPR", "false alarms to find 95 %")
+    head = (
+        *(("unknown data",) if several else ()),
+        *("told apart by", "AUROC", "AUPR", "false alarms to find 95 %"),
+    )
     blocks += [
         Table(head, rows, title="How well known and unknown are told apart"),
         Text(
@@ -49,14 +58,14 @@ def section(run: Run) -> Section | None:
     return Section("Does it notice what it does not know?", blocks)
 
 
-def _entropy_charts(known: Calibration, unknown: UnknownClasses) -> list[Chart]:
+def _entropy_charts(known: Calibration, unknown: UnknownClasses, of: str) -> list[Chart]:
     """Return the entropies with uncertainty and of the network alone, to the same scale."""
     alone = (known.plain_entropy_histogram, unknown.plain_entropy_histogram)
     together = (known.entropy_histogram, unknown.entropy_histogram)
     highest = max(max(shares(histogram.count)) for histogram in (*together, *alone))
     return [
-        _entropies("With uncertainty", unknown.entropy.auroc, *together, highest),
-        _entropies("Network alone", unknown.plain_entropy.auroc, *alone, highest),
+        _entropies(f"With uncertainty{of}", unknown.entropy.auroc, *together, highest),
+        _entropies(f"Network alone{of}", unknown.plain_entropy.auroc, *alone, highest),
     ]
 
 
@@ -66,14 +75,19 @@ def _entropies(title: str, auroc: float, known: Histogram, unknown: Histogram, h
         heaps(edges, known.count, unknown.count),
         height=320,
         barmode="overlay",
-        xaxis=axis("entropy (0: sure, 1: no idea)", range=[0, 1]),
+        xaxis=axis(_entropy_title(edges[-1]), range=[0, edges[-1]]),
         yaxis=axis("share of examples", tickformat=".0%", range=[0, 1.05 * highest]),
     )
     says = f"Entropy of known and of unknown examples; AUROC {percent(auroc)}."
     return Chart(f"{title}: AUROC {percent(auroc)}", says, layout, heap_table(edges, known.count, unknown.count))
 
 
-def _spreads(auroc: float, histogram: SpreadHistogram) -> Chart:
+def _entropy_title(most: float) -> str:
+    """Return what the axis says; earlier versions kept shares of the largest entropy."""
+    return "entropy (0: sure, 1: no idea)" if most == 1 else f"entropy in nats (0: sure, {most:.2f}: no idea)"
+
+
+def _spreads(auroc: float, histogram: SpreadHistogram, of: str) -> Chart:
     columns = (histogram.edges, histogram.known, histogram.unknown)
     layout = figure(
         heaps(*columns),
@@ -83,7 +97,7 @@ def _spreads(auroc: float, histogram: SpreadHistogram) -> Chart:
         yaxis=axis("share of examples", tickformat=".0%", rangemode="tozero"),
     )
     says = f"Spread of the predictions for known and for unknown examples; AUROC {percent(auroc)}."
-    return Chart(f"With uncertainty: AUROC {percent(auroc)}", says, layout, heap_table(*columns), wide=True)
+    return Chart(f"With uncertainty{of}: AUROC {percent(auroc)}", says, layout, heap_table(*columns), wide=True)
 
 
 def heaps(edges: Sequence[float], known: Sequence[int], unknown: Sequence[int]) -> list[Any]:

@@ -1,0 +1,71 @@
+"""Runs a model's modules as they are written: not compiled, and without gradient checkpoints.
+
+A checkpoint runs layers again in the backward pass, when the parameters that a fit put in are gone.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.utils import checkpoint
+
+from infoform.common.shared_setting import SharedSetting
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return the model that torch.compile was given, where it is a compiled one."""
+    while isinstance(model, OptimizedModule):
+        model = model._orig_mod
+    return model
+
+
+def check_has_values(model: nn.Module) -> None:
+    """Raise if parameters or buffers are on the meta device, which has shapes alone."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.is_meta:
+            raise ValueError(
+                f"a fit needs the values of all parameters and buffers, and '{name}' is on the meta device; load them "
+                "first: model.load_state_dict(state, assign=True). infoform.plan takes the model as it is."
+            )
+
+
+@contextmanager
+def plain_run(model: nn.Module) -> Iterator[None]:
+    """Run compiled parts of the model eagerly, and checkpoints as plain calls, for the time of the block."""
+    with _eager(model), _UNCHECKPOINTED.held():
+        yield
+
+
+def _eager(model: nn.Module) -> AbstractContextManager[None]:
+    compiled = any(
+        isinstance(module, OptimizedModule) or getattr(module, "_compiled_call_impl", None) is not None
+        for module in model.modules()
+    )
+    return _EAGER.held() if compiled else nullcontext()
+
+
+@contextmanager
+def _without_checkpoints() -> Iterator[None]:
+    """Have both kinds of torch's checkpoints call their function and nothing else."""
+
+    def call(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+        return function(*args)
+
+    def around_call(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    before = checkpoint._checkpoint_without_reentrant_generator
+    checkpoint.CheckpointFunction.apply = call  # type: ignore[method-assign]  # hides what it inherits
+    checkpoint._checkpoint_without_reentrant_generator = around_call
+    try:
+        yield
+    finally:
+        del checkpoint.CheckpointFunction.apply
+        checkpoint._checkpoint_without_reentrant_generator = before
+
+
+_EAGER = SharedSetting(lambda: torch.compiler.set_stance("force_eager"))  # torch has one stance for all threads
+_UNCHECKPOINTED = SharedSetting(_without_checkpoints)

@@ -1,0 +1,300 @@
+"""A self-check: the gradients that a capture has of a few examples against autograd's of the same examples.
+
+A capture takes it that the first axis is the example and that a module's call is the only use of its weight. Here a few
+examples of a batch run together through the tapped network, and once more in pairs (torch's batch norm errs for one
+example alone, and one example would not show a permutation) with the weights' gradients by autograd. For each layer the
+arrangement of its examples is found that agrees (batch_axis.py), or the layer has none. Where numbers differ by more
+than their rounding the check is made again in float64, so that rounding alone never speaks against a network.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from infoform.common.randomness import isolated
+from infoform.network.batch_axis import AXES, FIRST, arranged
+from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs, select_rows
+from infoform.network.capture import OVERWRITTEN, Call, Capture
+from infoform.network.layer import Layer
+from infoform.network.one_example_norm import repaired_batch_norm
+
+TOGETHER = 5  # examples that run together
+CHECKED = 4  # of them that are compared, in pairs
+ROUNDING = {torch.float64: 1e-4, torch.float32: 1e-3}  # relative differences that are looked at no further; others 2 %
+IN_DOUBLE = 1e-3  # relative differences that count in float64 (some models compute their norms in float32 even then)
+WITHOUT_DOUBLE = {torch.float32: 0.05}  # that count where the model does not run in float64; others 20 %
+DIFFERENT_GRADIENTS = (
+    "its gradients are not those of autograd: the weight is also used outside of its module's call, say, or the "
+    "examples of a batch change places"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a self-check has found."""
+
+    layers: frozenset[str] = frozenset()  # that were called, and so looked at
+    axes: Mapping[str, str] = field(default_factory=dict)  # where the examples are, if not first, by layer
+    odd: Mapping[str, str] = field(default_factory=dict)  # why a layer's captured gradients are wrong, by layer
+    dependent: bool = False  # whether outputs depend on the rest of the batch
+    divisible: bool = True  # whether examples can be taken out of the batch
+    trouble: str = ""  # why the check could not be made, if it could not
+
+
+def check_network(
+    capture: Capture,
+    layers: Mapping[str, Layer],
+    batch: Batch,
+    check_outputs: Callable[[Tensor], Tensor],
+    *,
+    together: int = TOGETHER,
+) -> Verdict:
+    """Compare the captured gradients of a few examples with autograd's.
+
+    Args:
+        capture: the network with these layers tapped; it is left as found.
+        layers: the layers by name.
+        batch: at least one example; a few of them are used, all where they cannot be taken apart.
+        check_outputs: makes a matrix (N, C) of the model's outputs.
+        together: at most so many examples run together.
+    """
+    batch = Batch(batch.args, batch.kwargs, None)
+    examples = batch_size(batch)
+    generator = torch.Generator().manual_seed(examples)
+    rows = torch.randperm(examples, generator=generator)[:together]
+    device = next((one.device for one in batch.tensors()), rows.device)
+    some = select_rows(batch, rows.to(device)) if is_divisible(batch) else None
+    dtype = _dtype(capture)
+    with _set_aside(capture), isolated(0), torch.enable_grad():
+        check = _Check(capture, layers, batch if some is None else some, check_outputs, cuts=some is not None)
+        try:
+            verdict = check.run(ROUNDING.get(dtype, 0.02))
+            if dtype == torch.float64 or not (verdict.odd or verdict.dependent):
+                return verdict
+            own = capture.state
+            try:
+                return check.in_double().run(IN_DOUBLE)
+            except (RuntimeError, TypeError):  # the model makes tensors of another dtype, or the device has none
+                capture.state = own
+                return check.run(WITHOUT_DOUBLE.get(dtype, 0.2))
+        except (RuntimeError, NotImplementedError) as error:
+            return Verdict(frozenset(layers), trouble=str(error).splitlines()[0])
+
+
+class _WrongOutputsError(Exception):
+    """Outputs that the likelihood refuses: whoever runs the network next will say so, of the whole batch."""
+
+
+class _Check:
+    """A few examples, and the network to run them through."""
+
+    def __init__(
+        self,
+        capture: Capture,
+        layers: Mapping[str, Layer],
+        batch: Batch,
+        check_outputs: Callable[[Tensor], Tensor],
+        *,
+        cuts: bool,
+    ) -> None:
+        self._capture, self._layers, self._batch, self._check_outputs = capture, layers, batch, check_outputs
+        self._cuts = cuts  # whether examples can be taken out of the batch
+
+    def in_double(self) -> "_Check":
+        """Return the same check with the network and its inputs in float64."""
+        self._capture.state = {name: _double(one) for name, one in self._capture.state.items()}
+        args = tuple(map(_double, self._batch.args))
+        kwargs = {name: _double(one) for name, one in self._batch.kwargs.items()}
+        return _Check(self._capture, self._layers, Batch(args, kwargs, None), self._check_outputs, cuts=self._cuts)
+
+    def whole(self) -> "_Check":
+        """Return the same check without pairs."""
+        return _Check(self._capture, self._layers, self._batch, self._check_outputs, cuts=False)
+
+    def run(self, tolerance: float) -> Verdict:
+        calls: dict[str, list[Call]] = {}
+        try:
+            outputs = self._together(seed=0)
+        except _WrongOutputsError:
+            return Verdict()
+        called = frozenset(self._capture.calls)
+        if not bool(outputs.isfinite().all()):
+            return Verdict()  # whoever runs the network next will say so
+        if self._cuts and len(outputs) != batch_size(self._batch):  # what was cut were not the examples
+            return self.whole().run(tolerance)
+        generator = torch.Generator().manual_seed(len(outputs))
+        vectors = torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
+        self._capture.backward(outputs, vectors, calls.__setitem__)
+        odd = dict.fromkeys(self._capture.odd, OVERWRITTEN)
+        outputs = outputs.detach()
+        agreement = {
+            name: _Agreement(self._layers[name], of, len(outputs)) for name, of in calls.items() if name in self._layers
+        }
+        for part, places, own in self._pairs(len(outputs)):
+            single, leaves = self._forward(part, list(agreement))
+            if self._cuts and len(single) != batch_size(part):
+                return self.whole().run(tolerance)
+            if not bool(single.isfinite().all()):
+                return Verdict()
+            if not _close(single[own].detach(), outputs[places], tolerance):
+                if self._is_random(outputs):  # then the same examples are compared with the same random numbers
+                    return self.whole().run(tolerance)
+                return Verdict(called, dependent=True)
+            if not leaves:
+                continue
+            for index, place in zip(own, places, strict=True):
+                by_leaf = torch.autograd.grad(
+                    (single[index] * vectors[place]).sum(), list(leaves.values()), retain_graph=True, allow_unused=True
+                )
+                gradients = dict(zip(leaves, by_leaf, strict=True))
+                for one in agreement.values():
+                    one.compare(place, gradients, tolerance)
+        axes = {name: one.axis for name, one in agreement.items()}
+        odd |= {name: agreement[name].reason() for name, axis in axes.items() if axis is None}
+        found = {name: one for name, one in axes.items() if one is not None and one != FIRST}
+        return Verdict(called, found, odd, divisible=self._cuts)
+
+    def _pairs(self, examples: int) -> Iterator[tuple[Batch, list[int], list[int]]]:
+        """Give parts of the batch, the examples of the whole that are compared, and their places in the part."""
+        if not self._cuts:
+            rows = list(range(min(examples, CHECKED // 2)))
+            yield self._batch, rows, rows
+            return
+        for start in range(0, min(examples, CHECKED), 2):
+            rows = list(range(start, min(start + 2, examples)))
+            pair = rows if len(rows) == 2 or examples == 1 else [*rows, 0]
+            part = select_rows(self._batch, pair)
+            assert part is not None
+            yield part, rows, list(range(len(rows)))
+
+    def _forward(self, batch: Batch, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the outputs, ready for gradients of the layers' parameters, and these."""
+        capture = self._capture
+        parameters = {one for name in names for one in self._layers[name].parameters.values()}
+        leaves = {name: capture.state[name].detach().requires_grad_() for name in sorted(parameters)}
+        capture.taps = False
+        torch.manual_seed(0)
+        try:
+            with torch.enable_grad(), repaired_batch_norm(capture.model, batch):
+                state = capture.state | leaves
+                outputs = read_outputs(functional_call(capture.model, state, batch.args, batch.kwargs))
+        finally:
+            capture.taps = True
+        return self._check_outputs(outputs), leaves
+
+    def _together(self, *, seed: int) -> Tensor:
+        torch.manual_seed(seed)  # of a model that draws random numbers even in evaluation mode
+        outputs = self._capture.forward(self._batch)
+        try:
+            return self._check_outputs(outputs)
+        except ValueError as error:
+            raise _WrongOutputsError from error
+
+    def _is_random(self, outputs: Tensor) -> bool:
+        """Whether the same examples have other outputs with other random numbers."""
+        return self._cuts and not torch.equal(self._together(seed=1).detach(), outputs)
+
+
+class _Agreement:
+    """Which arrangements of a layer's examples have agreed with autograd so far."""
+
+    def __init__(self, layer: Layer, calls: Sequence[Call], examples: int) -> None:
+        self._layer, self._calls, self._examples = layer, calls, examples
+        self._axes = [axis for axis in AXES if all(self._fits(call, axis) for call in calls)]
+        self._seen = False  # whether a gradient was other than zero
+
+    @property
+    def axis(self) -> str | None:
+        """Return the arrangement, or None where there is none; a gradient of zero speaks for none but the first."""
+        usable = self._axes if self._seen else self._axes[: self._axes[:1] == [FIRST]]
+        return usable[0] if usable else None
+
+    def reason(self) -> str:
+        """Say what is wrong where there is no arrangement."""
+        shapes = [tuple(call.inputs.shape) for call in self._calls if len(call.inputs) != self._examples]
+        if not shapes or (self._seen and all(shape[0] % self._examples == 0 for shape in shapes)):
+            return DIFFERENT_GRADIENTS
+        why = "the examples cannot be told apart"
+        if self._axes and not self._seen:
+            why = "it is unknown where the examples are: all gradients were zero in the first batch"
+        return f"its inputs have the shape {shapes[0]} in a batch of {self._examples}, so that {why}"
+
+    def compare(self, row: int, gradients: Mapping[str, Tensor | None], tolerance: float) -> None:
+        """Drop arrangements whose gradient of an example is not autograd's, up to the first that agrees."""
+        for axis in list(self._axes):
+            try:
+                matrix, size = self._gradient(axis, row)
+                own = self._layer.as_parameters(matrix)
+            except (RuntimeError, ValueError, AssertionError):  # a rule that does not take the shape
+                self._axes.remove(axis)
+                continue
+            difference, length = 0.0, 0.0
+            for name, captured in own.items():
+                expected = gradients[name]
+                if expected is None:
+                    difference += float(captured.norm()) ** 2
+                    continue
+                difference += float((captured - expected).norm()) ** 2
+                length += float(expected.norm()) ** 2
+            if not isfinite(difference + length):  # the pass itself refuses them, and names the batch
+                self._seen = True
+                return
+            self._seen = self._seen or length > 0
+            if difference**0.5 <= tolerance * (length**0.5 + 0.1 * size):
+                return  # those after it are looked at when it fails
+            self._axes.remove(axis)
+
+    def _gradient(self, axis: str, row: int) -> tuple[Tensor, float]:  # -> (G, A)
+        """Return the captured gradient of an example, and how large it could be."""
+        total, size = None, 0.0
+        for call in self._calls:
+            assert call.gradients is not None
+            inputs, outputs = (arranged(one, axis, self._examples) for one in (call.inputs, call.gradients))
+            assert inputs is not None
+            assert outputs is not None
+            a = self._layer.rule.inputs(call.module, inputs[row : row + 1]).to(call.dtype)  # (H, 1, S, A)
+            g = self._layer.rule.gradients(call.module, outputs[row : row + 1])  # (H, 1, S, G / H)
+            matrix = (g.mT @ a).flatten(0, 2)
+            total = matrix if total is None else total + matrix
+            size += float(a.norm() * g.norm())
+        assert total is not None
+        return total, size
+
+    def _fits(self, call: Call, axis: str) -> bool:
+        assert call.gradients is not None
+        if axis.startswith("parts") and len(call.inputs) == self._examples:  # one part: the same as the first
+            return False
+        return all(arranged(one, axis, self._examples) is not None for one in (call.inputs, call.gradients))
+
+
+@contextmanager
+def _set_aside(capture: Capture) -> Iterator[None]:
+    """Have calls as they are, in the network's own dtype, for the time of the block."""
+    kept = replace(capture)
+    capture.arranges, capture.autocast = False, None
+    try:
+        yield
+    finally:
+        capture.arranges, capture.autocast, capture.state = True, kept.autocast, kept.state
+        capture.calls.clear()
+        capture.odd.clear()
+
+
+def _close(x: Tensor, y: Tensor, tolerance: float) -> bool:
+    return bool((x - y).abs().max() <= tolerance * y.abs().max().clamp_min(torch.finfo(y.dtype).tiny))
+
+
+def _dtype(capture: Capture) -> torch.dtype:
+    """Return the narrowest floating type of the network's parameters."""
+    kinds = {one.dtype for one in capture.state.values() if one.is_floating_point()}
+    return min(kinds, key=lambda one: one.itemsize, default=torch.float32)
+
+
+def _double(value: Any) -> Any:
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value

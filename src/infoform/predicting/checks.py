@@ -1,0 +1,102 @@
+"""The self-check of predictions: once for each kind of batch, however often `predict` is called.
+
+Only "linear" predictions by gradients need it: sampled networks, also linear ones, run the model as it is.
+"""
+
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from infoform.network.batches import Batch, batch_size, is_divisible
+from infoform.network.capture import capturing
+from infoform.network.layer import Layer
+from infoform.network.self_check import Verdict, check_network
+
+if TYPE_CHECKING:
+    from infoform.predicting.predictor import Predictor
+
+DEPENDENT = (
+    "a linear prediction needs outputs of an example that do not depend on the other examples of its batch, and the "
+    "same examples have other outputs in a smaller batch; predict one example at a time, or with kind='mc'."
+)
+
+
+_LOOKING = RLock()  # one look at a time, of all objects: an object with a lock of its own could not be pickled
+
+
+@dataclass(frozen=True)
+class BatchCheck:
+    """How a batch is to be predicted."""
+
+    axes: Mapping[str, str] = field(default_factory=dict)  # where the examples are, if not first, by layer
+    alone: bool = False  # whether each example has to be predicted alone
+    divisible: bool = True  # whether examples can be taken out of the batch
+    fixed: Mapping[str, str] = field(default_factory=dict)  # layers that count as fixed, and why
+
+
+@dataclass
+class PredictionChecks:
+    """Which kinds of batches have been looked at, of one fitted model."""
+
+    enabled: bool = True
+    known: dict[Hashable, BatchCheck] = field(default_factory=dict)
+
+    def of(self, predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch) -> BatchCheck:
+        """Return how a batch is predicted, after a look at batches of a kind that was not seen before.
+
+        Args:
+            predictor: The model; the check runs it.
+            layers: The layers that have a posterior.
+            batch: At least one example.
+
+        Raises:
+            ValueError: If an example's outputs depend on the rest of the batch.
+        """
+        key = (tuple(layers), signature(batch))
+        with _LOOKING:
+            if key not in self.known:
+                self.known[key] = _look(predictor, layers, batch, compares=self.enabled)
+            return self.known[key]
+
+
+def signature(batch: Batch) -> Hashable:
+    """Return what batches of one kind have in common: their arguments but for sizes, and whether there are several."""
+    named = sorted(batch.kwargs.items())
+    kinds = [*(_kind(value) for value in batch.args), *((name, _kind(value)) for name, value in named)]
+    return batch_size(batch) > 1, tuple(kinds)
+
+
+def _kind(value: Any) -> str:
+    return f"{value.dim()} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _look(predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch, *, compares: bool) -> BatchCheck:
+    check_outputs = predictor.likelihood.check_outputs
+    with capturing(predictor.model, layers) as capture:
+        if not compares:
+            check_outputs(capture.forward(batch))
+            verdict = Verdict(odd=dict(capture.odd), divisible=is_divisible(batch))
+        else:
+            verdict = check_network(capture, layers, batch, check_outputs)
+        if verdict.dependent:
+            raise ValueError(DEPENDENT)
+        if not verdict.odd:
+            return BatchCheck(verdict.axes, divisible=verdict.divisible)
+        alone = check_network(capture, layers, batch, check_outputs, together=1)
+    name, reason = next(iter(verdict.odd.items()))
+    if verdict.divisible and not alone.odd and not alone.dependent and batch_size(batch) > 1:
+        warnings.warn(
+            f"layer '{name}' does not keep the examples of a batch apart ({reason}): linear predictions are made of "
+            "one example at a time; kind='linear-mc' predicts whole batches.",
+            stacklevel=2,
+        )
+        return BatchCheck(alone.axes, alone=True)
+    warnings.warn(
+        f"layer '{name}' is held fixed in linear predictions: {reason}; kind='mc' takes its uncertainty into account.",
+        stacklevel=2,
+    )
+    return BatchCheck(verdict.axes, fixed=verdict.odd, divisible=verdict.divisible)

@@ -1,0 +1,65 @@
+"""The campaign: every part has a file, its page says what does not hold, and a mutant is one change."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.trust import PARTS, claim, page
+from benchmarks.trust.mutants import mutants_of
+from benchmarks.trust.mutation import CHOSEN, PACKAGE, _counted
+
+SOURCE = '''
+"""A module of 3 lines."""
+LIMIT = 2**18
+
+def area(width: int, height: int = 1) -> int:
+    if width < 0:
+        raise ValueError(f"width must be at least {0 + 0}, got {width}.")
+    return width * height + 1
+'''
+
+
+def _result(holds: bool) -> dict[str, Any]:
+    run = {"commit": "abc", "quick": False, "seconds": 3.0, "environment": {"date": "2026-01-01", "load": 1.0}}
+    return {"threads": run | {"result": {"claims": [claim("answers are equal", holds, "9 of 9")]}}}
+
+
+def test_a_mutant_is_one_change_of_arithmetic_and_no_change_of_messages_types_and_sizes(tmp_path: Path) -> None:
+    (tmp_path / "area.py").write_text(SOURCE)
+    found = {one.change for one in mutants_of(tmp_path, tmp_path / "area.py")}
+    assert found == {
+        "width < 0 → width <= 0", "0 → 1", "1 → 2", "width * height → width / height",
+        "width * height + 1 → width * height - 1",
+    }  # fmt: skip
+
+
+def test_every_mutant_differs_from_the_source_and_is_python(tmp_path: Path) -> None:
+    (tmp_path / "area.py").write_text(SOURCE)
+    plain = ast.unparse(ast.parse(SOURCE))
+    for mutant in mutants_of(tmp_path, tmp_path / "area.py"):
+        assert mutant.source != plain
+        compile(mutant.source, "area.py", "exec")
+
+
+def test_the_rooms_of_mutants_have_files_and_tests() -> None:
+    root = Path(__file__).parents[2]
+    for _, files, tests, _ in CHOSEN:
+        assert list(PACKAGE.glob(files)), files
+        assert all((root / test).exists() for test in tests)
+
+
+def test_survivors_lower_the_share_of_killed_mutants() -> None:
+    mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "change": "1 → 2"}
+    found = _counted([mutant | {"outcome": outcome} for outcome in ["killed"] * 3 + ["survived"]], possible=9)
+    assert found["rooms"]["priors"]["share"] == 0.75
+    assert not found["claims"][0]["holds"]
+    assert len(found["survivors"]) == 1
+
+
+@pytest.mark.parametrize(("holds", "said"), [(True, "1 of 1 claims hold"), (False, "0 of 1 claims hold")])
+def test_the_page_says_first_how_much_holds(holds: bool, said: str) -> None:
+    text = page.page(_result(holds))
+    assert said in text.split("##")[0]
+    assert ("**no**" in text) == (not holds)
+    assert "Not run yet: " + "; ".join(name for key, name in PARTS.items() if key != "threads") in text
