@@ -14,9 +14,11 @@ from benchmarks import (
     layer_variance,
     mc_or_linear_page,
     memory_page,
+    on_board,
     predict_speed,
     predictives_page,
     structures_page,
+    why_page,
 )
 from benchmarks.answers import page as answers_page
 from benchmarks.common import write_page
@@ -32,10 +34,12 @@ PAGES: dict[str, Callable[[], str]] = {  # name in docs/ -> what makes its text
     "mc-or-linear": mc_or_linear_page.page,
     "memory": memory_page.page,
     "novelty-compared": novelty_page.page,
+    "on-board": on_board.page,
     "predict-speed": predict_speed.page,
     "predictives": predictives_page.page,
     "speed": speed_page.page,
     "structures": structures_page.page,
+    "why": why_page.page,
 }
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def page() -> str:
         for name, row in resnets.items()
     ]
     over = missed(forwards)
-    peer = hand["laplace-torch"]
+    peer, parts = hand["laplace-torch"], hand["linear_on_resnet20"]
     return template("predict_speed").fill(
         linear_span=span([row["linear"] for row in (*default, *resnets.values())], ".0f"),
         linear_mc_span=span([row["linear-mc"] for row in resnets.values()], ".1f"),
@@ -153,6 +153,13 @@ def page() -> str:
         linear_mc_target=TARGETS["linear-mc"]["resnet20"],
         one_target=TARGETS["one"]["resnet20"],
         missed=", ".join(over) or "none",
+        part_forward=parts["forward"],
+        part_backward=parts["backward"],
+        part_jacobians=parts["jacobians"],
+        part_products=parts["products"],
+        part_before=parts["before"],
+        at_once=parts["backward_at_once"],
+        in_turns=parts["backward_in_turns"],
         forward_ns=hand["forward_nanoseconds_of_a_weight"] if over else None,
         left_ns=hand["left_nanoseconds_of_a_weight"],
         normal_ns=hand["normal_number_nanoseconds"],

@@ -77,7 +77,7 @@ class Ours:
 
     def _last(self) -> infoform.Laplace:
         try:
-            return infoform.Laplace(self.model, "classification", layers="last")  # type: ignore[arg-type]
+            return infoform.Laplace(self.model, "classification", layers="last")
         except TypeError:  # a version that takes lists of names only
             return infoform.Laplace(self.model, "classification", layers=[self.case.last])
 

@@ -43,6 +43,7 @@ AIMS: dict[str, dict[str, float]] = {  # of batches, in plain forward passes: wa
     "linear-mc": dict.fromkeys(_EVERY, 3),
 }
 TUNE_AIM = 3  # in predictions
+WORK = ("predict", "tune")  # whose memory is measured
 Found = Mapping[str, Any]
 
 
@@ -62,6 +63,8 @@ def page() -> str:
         batches="\n\n".join(f"**{FULL[name].title}**\n\n{_latency(latency[name])}" for name in FULL if name in latency),
         per_sample=PER_SAMPLE,
         tune=f"**`tune(val_loader)`, in predictions of the same data and kind**\n\n{_tune(tune)}" if tune else None,
+        memory=_memory(found["memory"]["rows"]) if "memory" in found else None,
+        memory_command="python -m benchmarks.answers.memory" if "memory" in found else None,
         before_inputs=settings["before_inputs"] if tune else None,
         before_samples=settings["before_samples"],
         quality="\n\n".join(_scored(name, quality[name]) for name in FULL if name in quality) or None,
@@ -79,6 +82,17 @@ def page() -> str:
         before=str(found["commits"]["before"])[:7],
         run=run_fold({**settings, "commits of now": commits, **environment}, found["environment"]["versions"]),
     )
+
+
+def _memory(networks: Found) -> str:
+    """Return the table of peaks of a search beside those of a prediction."""
+    rows = [
+        [FULL[network].title, KINDS[kind], f"{row['inputs']:,}", *(number(row[what] / 1e6) for what in WORK),
+         f"{row['tune'] / row['predict']:.1f}"]
+        for network, kinds in networks.items() for kind, row in kinds.items()
+    ]  # fmt: skip
+    head = ["", "", "inputs", "one prediction, MB", "`tune(val_loader)`, MB", "ratio"]
+    return f"**Peak memory of a search**\n\n{table(head, rows, words=2)}"
 
 
 def _scored(network: str, rows: Found) -> str:

@@ -1,6 +1,6 @@
 """Figures of one network: how well scores tell unknown pictures from known ones, and what they make of spoilt ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,9 @@ def unknown_figures(scores: Mapping[str, Tensor], *, limit: float | None = None)
     return {"sets": sets, "false_alarms": float((scores["fresh"] > limit).double().mean())}
 
 
-def corruption_curves(scores: Scores, sets: Mapping[str, Features], count: int) -> dict[str, Any]:
+def corruption_curves(
+    scores: Scores, sets: Mapping[str, Features], count: int, methods: Sequence[str] = CURVES
+) -> dict[str, Any]:
     """Return errors and alarms of the first fresh pictures, as they are and in five strengths of each corruption."""
     fresh = sets["fresh"]
     assert fresh.labels is not None
@@ -52,7 +54,7 @@ def corruption_curves(scores: Scores, sets: Mapping[str, Features], count: int) 
         logits = [fresh.logits[:count], *(sets[one].logits for one in spoilt)]
         errors = [float((one.argmax(1) != labels).double().mean()) for one in logits]
         told: dict[str, Any] = {"error": errors}
-        for method in CURVES:
+        for method in methods:
             limit = scores[method]["validation"].quantile(1 - FALSE_ALARMS)
             values = [scores[method]["fresh"][:count], *(scores[method][one] for one in spoilt)]
             told[method] = [float((one > limit).double().mean()) for one in values]

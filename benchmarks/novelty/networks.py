@@ -44,6 +44,7 @@ class Case:
     known: Callable[[], Known]
     unknown: Callable[[], dict[str, Tensor]]  # name -> pixels
     chosen_on: bool = False  # whether the parts of novelty were chosen on this network
+    variants: bool = True  # whether other parts are tried, of a network that they are chosen on
     spoilt: int = SPOILT  # pictures under each corruption
     batch: int = 200
 
@@ -153,7 +154,8 @@ CASES: dict[str, Case] = {
     **{
         name: Case(
             PHOTOGRAPHS[name].title, PHOTOGRAPHS[name].last_layer, partial(_photograph_network, name),
-            PHOTOGRAPHS[name].scaled, photographs_known, photographs_unknown, spoilt=200, batch=50,
+            PHOTOGRAPHS[name].scaled, photographs_known, photographs_unknown, chosen_on=name == "mobilenet",
+            variants=False, spoilt=200, batch=50,
         )
         for name in ("efficientnet", "mobilenet")
     },

@@ -15,8 +15,16 @@ MOST_CLASSES = 100  # of networks whose posterior is asked, too: a search over Ï
 Scores = dict[str, dict[str, Tensor]]  # method -> set of pictures -> (N,), larger for what looks stranger
 
 
-def score(original: nn.Module, last: str, sets: Mapping[str, Features]) -> tuple[Scores, dict[str, Any]]:
+def score(
+    original: nn.Module, last: str, sets: Mapping[str, Features], *, posterior: bool = True
+) -> tuple[Scores, dict[str, Any]]:
     """Fit on `train`, tune and calibrate on `validation`, and score every other set, through the public interface.
+
+    Args:
+        original: The network.
+        last: The name of its last layer.
+        sets: What was recorded, by set.
+        posterior: Whether entropy and mutual information of the posterior are asked, too, where classes are not many.
 
     Returns:
         The scores by method and set, and what is to be told of the run.
@@ -24,7 +32,7 @@ def score(original: nn.Module, last: str, sets: Mapping[str, Features]) -> tuple
     model = Recorded(original, last)
     train, validation = (_batches(model, sets[name]) for name in ("train", "validation"))
     laplace = infoform.Laplace(model, "classification", layers="last").fit(train, progress=False)
-    posterior = sets["train"].logits.shape[1] <= MOST_CLASSES
+    posterior = posterior and sets["train"].logits.shape[1] <= MOST_CLASSES
     if posterior:
         laplace.tune(validation, progress=False)
     else:
@@ -45,7 +53,10 @@ def score(original: nn.Module, last: str, sets: Mapping[str, Features]) -> tuple
                 told.setdefault("mutual information, last layer", []).append(answer.mutual_information)
         for method, values in told.items():
             found.setdefault(method, {})[name] = torch.cat(values).double()
-    facts = {"temperature": laplace.temperature, "novelty_bytes": laplace._known.nbytes}  # type: ignore[union-attr]
+    known = laplace._known
+    assert known is not None
+    assert known.calibration is not None
+    facts = {"temperature": laplace.temperature, "novelty_bytes": known.nbytes, "trust": known.calibration.trust}
     return found, facts
 
 

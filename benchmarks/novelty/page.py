@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.common import DOCS, read_results, run_fold, template
 
+from infoform.novelty.trust import FULL, NONE
 from infoform.pages.markdown import bold_best, bullets, table
 from infoform.pages.numbers import UNKNOWN, listed, size, span
 
@@ -27,6 +28,7 @@ Found = Mapping[str, Any]
 def page() -> str:
     """Return docs/novelty-compared.md."""
     found = read_results("novelty")
+    hand = read_results("by_hand")["novelty"]
     networks: Found = found["networks"]
     chosen = [name for name, one in networks.items() if one["chosen_on"]]
     reported = [name for name in networks if name not in chosen]
@@ -53,7 +55,10 @@ def page() -> str:
         worse=bullets(_worse(networks)),
         bytes=span_of_bytes(networks),
         by_network="\n\n".join(_network_table(one, methods) for one in networks.values()),
-        chosen=listed([networks[name]["title"] for name in chosen]),
+        trust="\n".join(f"| {one['title']} | {one['trust']:.2f} |" for one in networks.values() if "trust" in one),
+        untrusted=listed([one["title"] for one in networks.values() if "trust" not in one]) or "none",
+        mobilenet=networks["mobilenet"]["title"],
+        **_trust_by_hand(hand, networks),
         reported=listed([networks[name]["title"] for name in reported]),
         choice=_choice(networks, chosen),
         train=f"{found['settings']['train']:,}",
@@ -62,6 +67,28 @@ def page() -> str:
         accuracies="; ".join(f"{one['title']} {one['accuracy']:.3f}" for one in networks.values()),
         run=run_fold({**found["settings"], **environment}, found["environment"]["versions"]),
     )
+
+
+def _trust_by_hand(hand: Found, networks: Found) -> dict[str, str]:
+    """Return what was measured by hand when trust was chosen."""
+    full, one_mean = hand["paintings_with_distances_in_full"], hand["paintings_with_one_mean"]
+    wrong, paintings = hand["wrong_answers_on_mobilenet"], hand["paintings_on_mobilenet"]
+    correlations = hand["rank_correlation_of_head_and_answer"].items()
+    rows = [[rule, *(f"{value:.3f}" for value in values)] for rule, values in hand["rules"].items()]
+    return {
+        "full_efficientnet": f"{full['efficientnet']:.3f}",
+        "full_mobilenet": f"{full['mobilenet']:.3f}",
+        "one_mean_typicality": f"{one_mean['typicality']:.2f}",
+        "one_mean_head": f"{one_mean['head']:.2f}",
+        "correlations": ", ".join(f"{value:.2f} on {networks[name]['title']}" for name, value in correlations),
+        "trust_none": f"{NONE}",
+        "trust_full": f"{FULL}",
+        "trust_rules": table(["rule", *hand["columns"]], rows),
+        "wrong_entropy": f"{wrong['entropy']:.2f}",
+        "wrong_energy": f"{wrong['energy']:.2f}",
+        "paintings_entropy": f"{paintings['entropy']:.3f}",
+        "paintings_energy": f"{paintings['energy']:.3f}",
+    }
 
 
 def draw() -> None:

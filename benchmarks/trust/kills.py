@@ -1,0 +1,118 @@
+"""Commands that are killed, at placed points and at random: started again, they end as an unbroken one.
+
+Placed: before every change of the file system of every verb (Python tells of each beforehand). At random: `kill -9`
+after a random part of the time that the command takes.
+"""
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from . import claim
+
+TESTS = Path(__file__).parents[2] / "tests"
+RANDOM = 50  # kills of each verb
+QUICK = 2
+
+
+def run(*, quick: bool, seed: int) -> dict[str, Any]:
+    """Kill every verb; return how many kills there were, and which commands ended otherwise than an unbroken one.
+
+    Args:
+        quick: Whether a few places of each verb will do.
+        seed: Of the places and times.
+    """
+    sys.path[:0] = [str(TESTS), str(TESTS / "cli")]
+    from killed_verbs import VERBS, make_folder, warm_up
+
+    from placed_kills import CleanProcess
+
+    chance = random.Random(seed)
+    placed, at_random, wrong = {}, {}, []
+    here = Path.cwd()
+    before = {name: os.environ.get(name) for name in ("XDG_CONFIG_HOME", "COLUMNS")}
+    with tempfile.TemporaryDirectory() as name, CleanProcess() as process:
+        try:
+            os.chdir(name)
+            os.environ["XDG_CONFIG_HOME"] = str(Path(name) / "config")
+            make_folder()
+            warm_up(process)
+            for verb, commands in VERBS.items():
+                found = _verb(process, Path(name), verb, commands, chance, quick=quick)
+                placed[verb], at_random[verb] = found["placed"], found["random"]
+                wrong += found["wrong"]
+                print(f"  {verb}: {found}", file=sys.stderr, flush=True)
+        finally:
+            os.chdir(here)
+            for key, value in before.items():
+                os.environ.pop(key, None) if value is None else os.environ.__setitem__(key, value)
+    total = sum(placed.values()) + sum(at_random.values())
+    return {
+        "claims": [
+            claim(
+                "a command that is killed anywhere and started again ends as an unbroken one",
+                not wrong,
+                f"{total - len(wrong):,} of {total:,} kills",
+            )
+        ],
+        "placed": placed,
+        "random": at_random,
+        "wrong": wrong[:30],
+    }
+
+
+def _verb(process: Any, home: Path, verb: str, commands: Any, chance: random.Random, *, quick: bool) -> dict[str, Any]:
+    from placed_kills import contents
+
+    everything, start = home / "all", home / "before"
+    for folder in (everything, start):
+        shutil.rmtree(folder, ignore_errors=True)
+    everything.mkdir()
+    *earlier, last = commands
+    for arguments in earlier:
+        assert process.run(arguments) == 0, arguments
+    shutil.copytree(everything, start)
+    begun = time.monotonic()
+    code, changes = process.count_changes(last, everything)
+    lasts = time.monotonic() - begun
+    assert code == 0, last
+    unbroken = contents(everything)
+    wrong: list[str] = []
+
+    def again(what: str) -> None:
+        process.run(last)
+        if contents(everything) != unbroken:
+            wrong.append(f"{verb}, {what}")
+
+    def reset() -> None:
+        shutil.rmtree(everything)
+        shutil.copytree(start, everything)
+
+    places = list(range(len(changes)))
+    for place in sorted(chance.sample(places, QUICK)) if quick else places:
+        reset()
+        process.run_killed(last, everything, place)
+        again(f"before change {place} ({changes[place]})")
+    kills = 0
+    for _ in range(QUICK if quick else RANDOM):
+        reset()
+        for _ in range(chance.randint(1, 3)):  # some commands are killed more than once
+            if process.run_for(last, chance.random() * lasts) == 0:  # done by then; a second one is another command
+                break
+            kills += 1
+        else:
+            process.run(last)
+        if contents(everything) != unbroken:
+            wrong.append(f"{verb}, at random, kill {kills}")
+    return {"placed": QUICK if quick else len(changes), "random": kills, "wrong": wrong}
+
+
+if __name__ == "__main__":
+    import json
+
+    print(json.dumps(run(quick="--quick" in sys.argv, seed=0), indent=1))

@@ -1,0 +1,98 @@
+"""Mutants of a file: the same source with one operator, comparison, number or condition changed."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Pow: ast.Mult, ast.MatMult: ast.Mult,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.And: ast.Or, ast.Or: ast.And, ast.USub: ast.UAdd,
+}  # fmt: skip
+NAMES = {"clamp_min": "clamp_max", "sum": "mean", "max": "min", "min": "max", "log1p": "log", "double": "float",
+         "mT": "T"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file."""
+
+    file: str  # from the root of the package
+    line: int
+    change: str  # what it was and what it is
+    source: str  # of the whole file
+
+    @property
+    def key(self) -> str:
+        return f"{self.file}:{self.line}: {self.change}"
+
+
+def mutants_of(root: Path, file: Path) -> list[Mutant]:
+    """Return all mutants of a file; annotations, docstrings, messages and class variables in capitals stay."""
+    text = file.read_text(encoding="utf-8")
+    found = []
+    for place in range(len(_places(ast.parse(text)))):
+        tree = ast.parse(text)
+        node, name, value = _places(tree)[place]
+        before = ast.unparse(node)
+        setattr(node, name, value)
+        line = getattr(node, "lineno", 0)
+        found.append(Mutant(str(file.relative_to(root)), line, f"{before} → {ast.unparse(node)}", ast.unparse(tree)))
+    return found
+
+
+def _places(tree: ast.Module) -> list[tuple[ast.AST, str, object]]:
+    """Return nodes, the field of each that is changed, and its new value."""
+    places: list[tuple[ast.AST, str, object]] = []
+    skipped = _skipped(tree)
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp):
+            if type(node.op) in SWAPPED and not (isinstance(node, ast.BinOp) and _is_text(node)):
+                places.append((node, "op", SWAPPED[type(node.op)]()))
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED:
+            places.append((node, "ops", [SWAPPED[type(node.ops[0])]()]))
+        elif isinstance(node, ast.Constant) and type(node.value) is int:
+            places.append((node, "value", node.value + 1))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, float):
+            places.append((node, "value", node.value * 2))
+        elif isinstance(node, ast.Attribute) and node.attr in NAMES:
+            places.append((node, "attr", NAMES[node.attr]))
+        elif isinstance(node, ast.IfExp):
+            places.append((node, "test", ast.UnaryOp(ast.Not(), node.test)))
+    return places
+
+
+def _skipped(tree: ast.Module) -> set[int]:
+    """Return the nodes that are no arithmetic: annotations, decorators, what is raised, and its condition's message."""
+    found: set[int] = set()
+
+    def skip(node: ast.AST | None) -> None:
+        if node is not None:
+            found.update(id(inner) for inner in ast.walk(node))
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            skip(node.returns)
+            for argument in (*node.args.args, *node.args.kwonlyargs):
+                skip(argument.annotation)
+            for decorator in node.decorator_list:
+                skip(decorator)
+        elif isinstance(node, ast.AnnAssign):
+            skip(node.annotation)
+        elif isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.ClassDef) and not isinstance(
+            node, ast.ClassDef
+        ):
+            skip(node)
+        elif isinstance(node, ast.Subscript):
+            skip(node.slice if isinstance(node.slice, ast.Constant) else None)
+        elif isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) and t.id.isupper() for t in node.targets):
+            skip(node)  # sizes of chunks, and tables of names
+    return found
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    return any(isinstance(one, ast.JoinedStr) or isinstance(getattr(one, "value", None), str)
+               for one in ast.walk(node))  # fmt: skip
