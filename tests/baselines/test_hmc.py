@@ -11,6 +11,8 @@ from infoform import Classification, Likelihood, MultiLabel, Regression
 from infoform.baselines import HMC
 from infoform.baselines.baseline import log_density
 
+pytestmark = pytest.mark.starts_jax
+
 NOISE, PRECISION = 0.5, 2.0
 
 

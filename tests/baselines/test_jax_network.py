@@ -11,6 +11,8 @@ jax = pytest.importorskip("jax", exc_type=ImportError)
 
 from infoform.baselines.jax_network import FUNCTIONS, METHODS, MODULES, translate  # noqa: E402
 
+pytestmark = pytest.mark.starts_jax
+
 ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Softplus, nn.Sigmoid, nn.Tanh, nn.Identity)
 
 NETWORKS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {

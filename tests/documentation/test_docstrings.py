@@ -114,7 +114,10 @@ def at_hand() -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:the best prior_precision")
-@pytest.mark.parametrize("name", sorted(examples()))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.starts_jax if name in NEEDS else ()) for name in sorted(examples())],
+)
 def test_every_example_of_a_docstring_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])

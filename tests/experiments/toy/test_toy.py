@@ -17,6 +17,8 @@ from infoform.experiments.toy.experiment import EXPERIMENT, METHODS, BandSetting
 from infoform.experiments.toy.network import toy_data, toy_network
 from infoform.experiments.toy.page import WAYS, Band, distance, ground_truth, largest_r_hat
 
+pytestmark = pytest.mark.starts_jax
+
 SETTINGS = BandSettings(
     steps=500,
     restarts=2,
