@@ -7,21 +7,28 @@ The children are forks of a process that has imported what the commands need and
 tests' own process would inherit the locks of threads that it does not have (JAX, OpenMP), and wait for them for ever.
 """
 
+import contextlib
+import faulthandler
 import hashlib
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from bounded import end_of, exit_code, fork
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree")
 FREE = ("began", "seconds", "peak_memory_bytes", "commit", "versions", "notes")  # of a record: no two runs share them
 LONGEST = 120  # seconds that one command may take
+GRACE = 20  # seconds more until the process that runs it must have answered
 
 
 class CleanProcess:
@@ -30,11 +37,13 @@ class CleanProcess:
     Each method returns how the command ended: its exit code, or the negative number of the signal that ended it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        self._longest = longest
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+            [sys.executable, __file__, str(longest)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+        )  # fmt: skip
 
     def __enter__(self) -> "CleanProcess":
         return self
@@ -47,7 +56,16 @@ class CleanProcess:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._end()
+
+    def _end(self) -> None:
+        """Kill the process and all its children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(10)
 
     def warm_up(self, arguments: Sequence[str]) -> int:
         """Run a command in the process itself, which imports what the command needs."""
@@ -78,11 +96,24 @@ class CleanProcess:
         assert self._process.stdout is not None
         environment = {name: os.environ[name] for name in ("XDG_CONFIG_HOME", "COLUMNS") if name in os.environ}
         request = {"how": how, "arguments": [*arguments], "folder": os.getcwd(), "environment": environment, **more}
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._process.stdin.flush()
+        answer, ends = b"", time.monotonic() + self._longest + GRACE
+        while not answer.endswith(b"\n"):
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, ends - time.monotonic()))
+            part = os.read(self._process.stdout.fileno(), 100) if ready else b""
+            if not part:
+                self._end()
+                what = "did not answer" if not ready else "ended"
+                raise TimeoutError(f"the process that runs commands {what}: {how} {' '.join(arguments)}.")
+            answer += part
+        code = int(answer)
+        if code == -signal.SIGALRM and how != "run_for":
+            raise TimeoutError(f"a command took more than {self._longest} seconds: {how} {' '.join(arguments)}.")
+        return code
 
 
-def answer_requests() -> None:
+def answer_requests(longest: int) -> None:
     """Answer the requests of a CleanProcess, until there are no more."""
     answers = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_RDWR)
@@ -93,10 +124,11 @@ def answer_requests() -> None:
         os.chdir(request["folder"])
         os.environ.update(request["environment"])
         if request["how"] == "warm_up":
-            code = _exit_code(lambda: command(request["arguments"]))  # noqa: B023
+            with _traced(longest):
+                code = exit_code(lambda: command(request["arguments"]))  # noqa: B023
             sys.modules.pop("model", None)  # the user's file; another one may have the same name
         else:
-            code = _in_child(lambda: _carry_out(request))  # noqa: B023
+            code = _in_child(lambda: _carry_out(request), longest)  # noqa: B023
         print(code, file=answers, flush=True)
 
 
@@ -132,25 +164,26 @@ def _carry_out(request: dict[str, Any]) -> None:
     command(arguments)
 
 
-def _in_child(work: Callable[[], None]) -> int:
+def _in_child(work: Callable[[], None], longest: int) -> int:
     """Run something in a fork of this process; return how it ended."""
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process at once
-        signal.alarm(LONGEST)
-        os.dup2(1, 2)
-        os._exit(_exit_code(work))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def silently() -> None:
+        with _traced(longest):
+            os.dup2(1, 2)
+            work()
+
+    return end_of(fork(silently, seconds=longest))
 
 
-def _exit_code(work: Callable[[], None]) -> int:
-    try:
-        work()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException:
-        return 1
-    return 0
+@contextlib.contextmanager
+def _traced(longest: int) -> Iterator[None]:
+    """Tell where the process stands if it takes too long, just before it is killed."""
+    with os.fdopen(os.dup(2), "w") as errors:
+        faulthandler.dump_traceback_later(longest - 0.5, file=errors)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def _watch(below: Path, tell: Callable[[str], None]) -> None:
@@ -193,4 +226,4 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer_requests()
+    answer_requests(int(sys.argv[1]))

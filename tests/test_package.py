@@ -1,13 +1,13 @@
 """The package's own names: all there, imported when used, and torch not before."""
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import bounded
 import infoform
 
 
@@ -32,7 +32,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def _in_a_fresh_process(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return bounded.run([sys.executable, "-c", code], check=True).stdout.strip()
 
 
 def test_importing_the_package_and_the_command_does_not_import_torch() -> None:

@@ -1,7 +1,6 @@
 """The program as a whole: help, version, completion, exit codes, one sentence for every mistake."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from trees import NETWORK, TREES
 from typer.testing import Result
 
+import bounded
 from infoform.cli import app
 from infoform.cli.mistakes import Mistake, sentence
 from infoform.cli.verbs import VERBS
@@ -128,10 +128,7 @@ def test_the_shell_completes_verbs_options_and_names_from_the_tables() -> None:
             "COMP_CWORD": str(len(words)),
         }
         code = "from infoform.cli import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-        )
-        return done.stdout.split()
+        return bounded.run([sys.executable, "-c", code], env=environment).stdout.split()
 
     assert complete("ev") == ["evaluate"]
     assert complete("fit", "--structure", "inf") == ["inf", "inf-paper"]

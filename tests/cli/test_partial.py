@@ -84,7 +84,7 @@ def _stopped(arguments: list[str], number: int) -> tuple[int, str]:
             for _ in _until(300):
                 if Path("waiting").exists() or child.poll() is not None:
                     break
-            assert child.poll() is None, child.communicate()
+            assert child.poll() is None, child.communicate(timeout=30)
             child.send_signal(number)
             _, said = child.communicate(timeout=300)
         finally:

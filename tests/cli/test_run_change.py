@@ -12,6 +12,7 @@ import pytest
 from folder import Call
 from trees import NETWORK, TREES, read
 
+import bounded
 from full_disks import full_disk, read_only
 from infoform.cli.mistakes import Mistake
 from infoform.cli.run_change import JOURNAL, RunChange, read_journal
@@ -25,19 +26,23 @@ NEW = ("--data", "trees.csv", "--quiet")
 def other_process_holds(path: Path, *, alone: bool) -> int:
     """Have a child hold the lock until it is killed."""
     ready, told = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def hold() -> None:
         lock = RunLock(path, "it", "tune", alone=alone)
         os.write(told, b"1")
         signal.pause()
         lock.release()
-    os.read(ready, 1)
+
+    child = bounded.fork(hold)
+    os.close(told)  # else a child that ended early would be waited for
+    assert os.read(ready, 1) == b"1"
+    os.close(ready)
     return child
 
 
 def end(child: int) -> None:
     os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    bounded.end_of(child)
 
 
 def test_a_run_in_use_is_told_with_who_uses_it_and_a_way_round(fitted: Path, succeed: Call, fail: Fail) -> None:
@@ -85,14 +90,14 @@ def test_a_lock_whose_process_was_killed_is_free(tmp_path: Path) -> None:
     end(other_process_holds(tmp_path / ".lock", alone=True))
     assert (tmp_path / ".lock").exists()
     lock = RunLock(tmp_path / ".lock", "it", "tune", alone=True)
-    child = os.fork()
-    if child == 0:
+
+    def lock_it_too() -> None:
         try:
             RunLock(tmp_path / ".lock", "it", "fit", alone=True)
         except Mistake:
             os._exit(3)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+    assert bounded.end_of(bounded.fork(lock_it_too)) == 3
     lock.release()
     assert not list(tmp_path.iterdir())
 

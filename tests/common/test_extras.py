@@ -1,13 +1,13 @@
 """A missing package is named with the line that installs it, for every extra, in Python and on the command line."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import tomllib
 
+import bounded
 from infoform.cli.mistakes import sentence
 from infoform.common.extras import EXTRAS, describe_missing
 
@@ -32,5 +32,5 @@ def test_a_missing_module_gets_its_install_line(name: str) -> None:
 @pytest.mark.parametrize(("module", "extra"), [("sklearn", "sklearn"), ("lightning", "lightning")])
 def test_an_integration_says_what_it_needs(module: str, extra: str) -> None:
     code = f"import sys; sys.modules['{module}'] = None; import infoform.integrations.{module}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = bounded.run([sys.executable, "-c", code])
     assert f"pip install 'infoform[{extra}]'" in done.stderr.splitlines()[-1]

@@ -1,6 +1,5 @@
 """Several processes fit what one process fits, and fail together."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+import bounded
 import infoform
 import killed_processes
 import processes
@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Run]:
     def run_once(count: int) -> Run:
         folder = tmp_path_factory.mktemp("processes")
         script = [sys.executable, "-W", "error", processes.__file__, str(count), str(folder)]
-        done = subprocess.run(script, capture_output=True, text=True, timeout=600)
+        done = bounded.run(script)
         assert done.returncode == 0, done.stderr
         return count, folder
 
@@ -228,7 +228,7 @@ def test_a_fit_stopped_in_one_process_goes_on_in_all(two: Run) -> None:
 
 def test_processes_killed_at_random_moments_end_the_same(tmp_path: Path) -> None:
     script = [sys.executable, killed_processes.__file__, str(tmp_path), "6"]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=600)
+    done = bounded.run(script)
     assert done.returncode == 0, done.stderr
     whole, again = (load_file(tmp_path / f"{name}.safetensors") for name in ("whole", "again"))
     assert whole.keys() == again.keys()
@@ -252,7 +252,7 @@ def test_the_documented_script_ends_well_in_every_process(tmp_path: Path) -> Non
     (tmp_path / "script.py").write_text("\n".join([*before, *made, script]))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "script.py"]
     for _ in range(2):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = bounded.run(command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "destroy_process_group" not in done.stderr  # torch's warning to those who leave it out
     infoform.load(tmp_path / "posterior.safetensors", torch.nn.Linear(4, 3), strict=False)

@@ -1,14 +1,14 @@
 """The commit told is that of infoform's own files."""
 
-import subprocess
 from pathlib import Path
 
+import bounded
 from infoform.common.provenance import commit, peak_memory
 
 
 def _git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    done = bounded.run(["git", *identity, *arguments], cwd=folder, check=True)
     return done.stdout.strip()
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+import bounded
 from infoform.common.shared_setting import SharedSetting
 
 
@@ -22,17 +23,17 @@ def test_a_setting_lasts_until_the_last_thread_leaves() -> None:
 
     def second() -> None:
         with setting.held():
-            in_both.wait()
-            first_left.wait()
+            in_both.wait(60)
+            assert first_left.wait(60)
             assert value[-1] == "set"
 
-    thread = threading.Thread(target=second)
+    thread = threading.Thread(target=second, daemon=True)
     thread.start()
     with setting.held():
-        in_both.wait()
+        in_both.wait(60)
     assert value == ["as found", "set"]
     first_left.set()
-    thread.join()
+    bounded.join(thread)
     assert value == ["as found", "set", "put back"]
     with pytest.raises(ZeroDivisionError), setting.held():
         _ = 1 / 0

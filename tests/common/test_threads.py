@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+import bounded
 from infoform.common.threads import side_by_side
 
 
@@ -21,9 +22,9 @@ def test_results_come_in_order_from_work_on_one_thread_each(threads: int) -> Non
         assert found == [(item, 1) for item in range(9)]
         assert torch.get_num_threads() == threads
         new: list[int] = []
-        other = threading.Thread(target=lambda: new.append(torch.get_num_threads()))
+        other = threading.Thread(target=lambda: new.append(torch.get_num_threads()), daemon=True)
         other.start()
-        other.join()
+        bounded.join(other)
         assert new == [threads]
     finally:
         torch.set_num_threads(before)

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
+import bounded
 from full_disks import full_disk, read_only
 from infoform.common.whole_files import NotWritten, sweep, write_bytes, write_text, writing
 
 
 def killed_while_writing(path: Path) -> None:
-    child = os.fork()
-    if child == 0:
+    def write_half() -> None:
         with writing(path) as file:
             file.write(b"half")
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
+
+    assert bounded.end_of(bounded.fork(write_half)) == -signal.SIGKILL
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:

@@ -222,12 +222,13 @@ def test_an_unknown_experiment_is_named() -> None:
 def test_processes_share_the_pieces_of_a_run(squares: Squares, tmp_path: Path) -> None:
     """Another process holds piece 0 and dies; this one does the others, and then what was left."""
     script = f"""
-import time
+import signal, time
+signal.alarm(100)  # which ends it, whatever it waits for
 from pathlib import Path
 from infoform.experiments.claims import Claims
 claim = Claims(Path({str(tmp_path / "squares.json")!r})).claim("0")
 print("held" if claim else "refused", flush=True)
-time.sleep(600)
+time.sleep(100)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None

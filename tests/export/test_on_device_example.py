@@ -1,11 +1,11 @@
 """The example for a device needs neither torch nor infoform."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+import bounded
 import infoform
 from export_cases import batches
 
@@ -20,7 +20,7 @@ def test_a_device_runs_the_file_without_torch(tmp_path: Path, classifier: infofo
         "import runpy, sys; sys.modules['torch'] = sys.modules['infoform'] = None; "
         f"sys.modules.pop('torch'); sys.argv = ['x', 'model.onnx', 'inputs.npy']; runpy.run_path({str(SCRIPT)!r})"
     )
-    done = subprocess.run([sys.executable, "-c", blocked], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = bounded.run([sys.executable, "-c", blocked], cwd=tmp_path, check=True)
     assert [
         f"class {label} with" in line
         for label, line in zip(classifier.predict(x).labels.tolist(), done.stdout.splitlines(), strict=True)

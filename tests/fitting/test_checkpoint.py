@@ -3,7 +3,6 @@
 import itertools
 import json
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import bounded
 from flat import flat_laplace
 from infoform import Laplace
 from infoform.common.digest import update_digest
@@ -262,9 +262,11 @@ while kills < 8 or not os.listdir(folder):
     told, tells = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(60)  # which ends it, whatever it waits for
         fit(Telling(), checkpoint=folder, checkpoint_every=0)
         os._exit(0)
-    os.read(told, 1)  # it has begun
+    os.close(tells)
+    assert os.read(told, 1)  # it has begun
     time.sleep(random.random() * lasts)  # one that is done by then does not count
     os.kill(child, signal.SIGKILL)
     kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -273,8 +275,7 @@ fit(data, checkpoint=folder).save(f"{out}/again.safetensors", curvature=True)
 
 
 def run_script(script: str, *arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
+    bounded.run([sys.executable, "-c", script, *arguments], check=True)
 
 
 def test_a_fit_killed_at_random_moments_ends_the_same(tmp_path: Path) -> None:
@@ -455,9 +456,9 @@ def test_a_fit_in_another_thread_leaves_ctrl_c_alone(tmp_path: Path) -> None:
         seen.append(signal.getsignal(signal.SIGINT))
 
     loader = Stopping(data, 1, look)
-    thread = threading.Thread(target=lambda: laplace.fit(loader, checkpoint=tmp_path, progress=False))
+    thread = threading.Thread(target=lambda: laplace.fit(loader, checkpoint=tmp_path, progress=False), daemon=True)
     thread.start()
-    thread.join()
+    bounded.join(thread)
     assert seen == [handler]
     check_same(laplace, make_laplace().fit(data, progress=False))
 

@@ -1,7 +1,6 @@
 """Peak memory on the paper's LeNet, in a process of its own: of the whole way, and of a linear prediction."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import bounded
 from flat import flat_laplace
 
 LIMIT = 2**30  # bytes above what the model and one plain forward pass take
@@ -98,8 +98,7 @@ AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 def peak(script: str, *arguments: str) -> int:
     command = [sys.executable, "-c", LENET + script, *arguments]
     environment = {**os.environ, **AT_ONCE}
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert finished.returncode == 0, finished.stderr
+    finished = bounded.run(command, check=True, env=environment)
     return int(finished.stdout)
 
 

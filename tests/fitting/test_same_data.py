@@ -49,7 +49,13 @@ def test_persistent_workers_shuffle_in_the_same_order_in_every_pass(own_generato
     def loader(persistent: bool) -> DataLoader[tuple[Tensor, ...]]:
         generator = torch.Generator().manual_seed(7) if own_generator else None
         return DataLoader(
-            TensorDataset(X, Y), 5, shuffle=True, num_workers=1, persistent_workers=persistent, generator=generator
+            TensorDataset(X, Y),
+            5,
+            shuffle=True,
+            num_workers=1,
+            timeout=60,
+            persistent_workers=persistent,
+            generator=generator,
         )
 
     def order(one: DataLoader[tuple[Tensor, ...]]) -> Tensor:
@@ -65,7 +71,7 @@ def test_persistent_workers_shuffle_in_the_same_order_in_every_pass(own_generato
 
 def test_a_fit_with_persistent_workers_is_that_without_them() -> None:
     data = TensorDataset(X, Y)
-    persistent = DataLoader(data, 5, shuffle=True, num_workers=1, persistent_workers=True)
+    persistent = DataLoader(data, 5, shuffle=True, num_workers=1, timeout=60, persistent_workers=True)
     expected = _fitted(DataLoader(data, 5, shuffle=True))
     assert torch.equal(_fitted(persistent), expected)
     assert torch.equal(_fitted(persistent), expected)  # whose workers are there already
@@ -92,7 +98,7 @@ def test_one_pass_takes_any_data() -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_stream_of_unknown_length_is_fitted_and_predicted_as_the_same_data_in_a_list(workers: int) -> None:
-    stream = DataLoader(Stream(), 5, num_workers=workers)
+    stream = DataLoader(Stream(), 5, num_workers=workers, timeout=60 * workers)
     listed = [(X[start : start + 5], Y[start : start + 5]) for start in range(0, 24, 5)]
     assert torch.equal(_fitted(stream), _fitted(listed))
     laplace = Laplace(_model(), "classification").fit(stream, progress=True)

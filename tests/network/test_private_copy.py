@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+import bounded
 from infoform.network.private_copy import PrivateCopies
 
 
@@ -137,11 +138,10 @@ def test_a_model_that_cannot_be_copied_is_used_by_one_thread_at_a_time() -> None
             with lock:
                 inside[0] -= 1
 
-    threads = [threading.Thread(target=use) for _ in range(4)]
+    threads = [threading.Thread(target=use, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    bounded.join(*threads)
     assert most == [1]
 
 

@@ -1,7 +1,6 @@
 """kind="auto" is the closed form for few outputs and for the last layer, else sampled; a prediction says so."""
 
 import os
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import bounded
 import infoform
 from dense import assert_close
 from infoform.predicting import predictor as predictor_module
@@ -174,6 +174,5 @@ def test_memory_is_bounded_with_many_outputs(outputs: int, kind: str, layers: st
     command = [sys.executable, "-W", "ignore", "-c", MEMORY, str(outputs), kind, layers, str(examples)]
     # what is freed goes back at once: else the C library may hold on to it, in one run of three, whatever was asked for
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**20)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = bounded.run(command, check=True, env=environment)
     assert int(done.stdout) < limit * 2**20
