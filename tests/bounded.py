@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-SECONDS = 240  # of a machine that is busy with other things, too
-FORK_SECONDS = 60
+SECONDS = 540  # a busy machine takes ten times as long; less than faulthandler_timeout
+FORK_SECONDS = 120
 
 
 def run(

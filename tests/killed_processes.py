@@ -35,7 +35,7 @@ def start(folder: Path, name: str, **options: Any) -> list[int]:
     for rank in range(2):
         children.append(os.fork())
         if children[-1] == 0:
-            signal.alarm(100)  # which ends it, whatever it waits for
+            signal.alarm(300)  # which ends it, whatever it waits for
             code = 1
             try:
                 fit(rank, folder, name, **options)

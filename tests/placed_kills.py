@@ -27,7 +27,7 @@ from bounded import end_of, exit_code, fork
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree")
 FREE = ("began", "seconds", "peak_memory_bytes", "commit", "versions", "notes")  # of a record: no two runs share them
-LONGEST = 120  # seconds that one command may take
+LONGEST = 200  # seconds that one command may take
 GRACE = 20  # seconds more until the process that runs it must have answered
 
 

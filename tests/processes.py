@@ -271,7 +271,7 @@ def main(count: int, folder: Path) -> None:
     for rank in range(count):
         child = os.fork()
         if child == 0:
-            signal.alarm(200)  # which ends it, whatever it waits for
+            signal.alarm(500)  # which ends it, whatever it waits for
             try:
                 work(rank, count, folder)
                 os._exit(0)
