@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.novelty.networks import Case
-from benchmarks.novelty.pictures import spoilt
+from infoform.experiments.unknown_pictures import spoilt
 from torch import Tensor, nn
 
 WEIGHTED = (nn.Conv2d, nn.Linear)

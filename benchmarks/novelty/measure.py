@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from benchmarks.novelty.features import Features
 from benchmarks.novelty.ours import Scores
-from benchmarks.novelty.pictures import CORRUPTIONS
+from infoform.experiments.unknown_pictures import CORRUPTIONS
 from torch import Tensor
 
 from infoform import metrics

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from benchmarks.novelty.pictures import in_colour, noise, rotated, shifted, shrunk
+from infoform.experiments.unknown_pictures import in_colour, noise, rotated, shifted, shrunk
 from torch import Tensor, nn
 
 from infoform.data import cifar10, imagenet, mnist, notmnist, paintings, svhn

@@ -21,6 +21,7 @@ EXPERIMENTS: dict[str, str] = {  # name -> module with an EXPERIMENT
     "active-learning": "infoform.experiments.active_learning.experiment",
     "mnist": "infoform.experiments.classification.mnist",
     "cifar10": "infoform.experiments.classification.cifar10",
+    "cifar10-resnet": "infoform.experiments.public_resnets.experiment",
     "space": "infoform.experiments.cost.space",
     "time": "infoform.experiments.cost.sampling_time",
     "spectra": "infoform.experiments.cost.spectra",

@@ -1,0 +1,1 @@
+"""The public CIFAR-10 ResNets: known and unknown pictures, all methods cross-fitted."""
