@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.novelty.networks import Case
-from infoform.experiments.unknown_pictures import spoilt
 from torch import Tensor, nn
+
+from infoform.experiments.unknown_pictures import spoilt
 
 WEIGHTED = (nn.Conv2d, nn.Linear)
 COMPLETE = "complete"  # a file that says that all sets are there: making the pictures takes minutes

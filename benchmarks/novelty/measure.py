@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from benchmarks.novelty.features import Features
 from benchmarks.novelty.ours import Scores
-from infoform.experiments.unknown_pictures import CORRUPTIONS
 from torch import Tensor
 
 from infoform import metrics
+from infoform.experiments.unknown_pictures import CORRUPTIONS
 
 FALSE_ALARMS = 0.05
 KNOWN = ("train", "validation", "fresh")

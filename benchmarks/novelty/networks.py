@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from infoform.experiments.unknown_pictures import in_colour, noise, rotated, shifted, shrunk
 from torch import Tensor, nn
 
 from infoform.data import cifar10, imagenet, mnist, notmnist, paintings, svhn
@@ -20,6 +19,7 @@ from infoform.experiments.imagenet.networks import NETWORKS as PHOTOGRAPHS
 from infoform.experiments.networks import cifar_resnets
 from infoform.experiments.networks.classifiers import augment, central_crop, lenet, small_vgg
 from infoform.experiments.networks.training import Training, train
+from infoform.experiments.unknown_pictures import in_colour, noise, rotated, shifted, shrunk
 
 TRAIN, VALIDATION, SPOILT = 20_000, 2_000, 1_000
 

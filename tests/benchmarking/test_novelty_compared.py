@@ -8,12 +8,12 @@ from benchmarks.novelty.choice import Gaussian, joined, log_p
 from benchmarks.novelty.features import extract, pool, read
 from benchmarks.novelty.measure import is_unknown, split_false_alarms, unknown_figures
 from benchmarks.novelty.networks import Case, Known
-from infoform.experiments.unknown_pictures import CORRUPTIONS, in_colour, noise, shifted, shrunk, spoilt
 from benchmarks.novelty.recorded import Recorded
 from torch import Tensor, nn
 
 import infoform
 from infoform.data.images import Images
+from infoform.experiments.unknown_pictures import CORRUPTIONS, in_colour, noise, shifted, shrunk, spoilt
 
 SIZE, CLASSES = 8, 3
 

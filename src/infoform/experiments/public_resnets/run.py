@@ -188,7 +188,9 @@ class Run:
         from infoform.experiments.public_resnets.peer import Peer
 
         begun = time.process_time()
-        peer = Peer.fit(method.name, self.model, self.pictures.train(self.settings.curvature_all))
+        s = self.settings
+        train = self.pictures.train(s.curvature_all)
+        peer = Peer.fit(method.name, self.model, train, samples=s.samples)
         fitted = time.process_time()
         slow = method.name != "laplace-torch-last"
         found = crossfit(self.pictures, peer.tune, has_spread=True, slow=slow)
