@@ -3,6 +3,7 @@ import struct
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from infoform.data import imagenet
 from infoform.experiments import Result, get_experiment
 from infoform.experiments.method import Method
 from infoform.experiments.networks import cifar_resnets
-from infoform.experiments.public_resnets.answered import CrossFitted, crossfit, untuned
+from infoform.experiments.public_resnets.answered import CrossFitted, Predict, crossfit, untuned
 from infoform.experiments.public_resnets.experiment import PublicResnets
 from infoform.experiments.public_resnets.page import best_of_ours, collect
 from infoform.experiments.public_resnets.pictures import Batches, Pictures
@@ -41,13 +42,13 @@ def settings(small_imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> ResnetSet
     """Settings of a run on a tiny network, whose pictures are noise in the files that the loaders expect."""
     generator = np.random.default_rng(0)
 
-    def pictures(count: int) -> dict[str, np.ndarray]:
+    def pictures(count: int) -> dict[str, Any]:
         labels = generator.permutation(np.arange(count) % 10)
         images = generator.integers(0, 256, (count, 32, 32, 3)) // 2 + 12 * labels[:, None, None, None]
         return {"images": images.astype(np.uint8), "labels": labels.astype(np.uint8)}
 
     folder = small_imagenet
-    parts = {f"{part}_{key}": value for part, count in (("train", 60), ("test", 40))
+    parts: dict[str, Any] = {f"{part}_{key}": value for part, count in (("train", 60), ("test", 40))
              for key, value in pictures(count).items()}  # fmt: skip
     np.savez(folder / "cifar10.npz", **parts)
     (folder / "svhn").mkdir()
@@ -120,7 +121,7 @@ def test_no_picture_is_predicted_by_what_was_tuned_on_it(settings: ResnetSetting
     pictures = Pictures(settings, tmp_path)
     seen: list[Tensor] = []
 
-    def tune(validation: Batches):  # type: ignore[no-untyped-def]
+    def tune(validation: Batches) -> tuple[Predict, dict[str, Any]]:
         own = torch.cat([x for x, _ in validation])
         seen.append(own)
 

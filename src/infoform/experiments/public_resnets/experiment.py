@@ -50,14 +50,13 @@ class PublicResnets(Experiment[ResnetSettings]):
         return ResnetSettings()
 
     def pieces(self, settings: ResnetSettings) -> Mapping[str, Sequence[str]]:
-        depths = sorted({Method.parse(key).network for key in settings.methods}, key=int)
-        first = {depth: Method(TEMPERATURE, network=depth).key for depth in depths}
-        return {
-            key: ()
-            if (method := Method.parse(key)).name in (TEMPERATURE, CURVE)
-            else tuple(one for one in (first[method.network],) if one in settings.methods)
-            for key in settings.methods
-        }
+        needs = {}
+        for key in settings.methods:
+            method = Method.parse(key)
+            first = Method(TEMPERATURE, network=method.network).key
+            beside = method.name not in (TEMPERATURE, CURVE) and first in settings.methods
+            needs[key] = (first,) if beside else ()
+        return needs
 
     def run_piece(self, key: str, settings: ResnetSettings, *, cache: Path) -> dict[str, Any]:
         method = Method.parse(key)

@@ -82,7 +82,7 @@ def best_of_ours(rows: Mapping[str, Row]) -> str:
 
     def tuned(key: str) -> float:
         found = [one["nll"] for one in rows[key]["tuned"]]
-        return sum(found) / len(found)
+        return float(sum(found) / len(found))
 
     own = [key for key in rows if is_ours(key) and Method.parse(key).tuning == "validation"]
     return min(own, key=tuned)

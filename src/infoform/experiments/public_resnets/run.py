@@ -27,7 +27,7 @@ from infoform.prediction import Prediction
 from infoform.tuning.temperature import best_temperature
 
 LAYERS: dict[str, Any] = {LAST_LAYER: "last", LAST_STAGE: ["layer3.*", "fc"]}
-BY_THE_BEST_SCORE = {"standard_errors": 0.0}  # NLL is what the aims are about
+BY_THE_BEST_SCORE: dict[str, Any] = {"standard_errors": 0.0}  # NLL is what the aims are about
 
 
 @dataclass(frozen=True)
