@@ -46,7 +46,7 @@ def page(result: Result) -> str:
         curvature_all=f"{settings['curvature_all']:,}",
         samples=settings["samples"],
         slow=f"{settings['unknown_slow']:,}",
-        svhn="5,000",
+        svhn=f"{max(sum(rows[NOVEL]['histograms']['entropy'][SVHN]) for rows in networks.values()):,}",
     )
     return "\n\n".join([main, *sections, rest])
 
