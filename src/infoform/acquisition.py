@@ -139,6 +139,11 @@ def choose_inputs(
             "positions in the pool mean nothing if its order is random, as with this loader's "
             f"{type(sampler).__name__}; use shuffle=False."
         )
+    if laplace._fitted().fit.summary.positions > 1:
+        raise ValueError(
+            "acquire chooses among inputs with one answer each, and this network answers at positions; rank inputs by "
+            "predict_loader(pool_loader)[0].mutual_information.flatten(1).sum(1)."
+        )
     seed = laplace.settings.seed if seed is None else seed
     if not greedy:
         laplace.posterior()

@@ -47,9 +47,9 @@ class Guarantee:
 def made_by(kind: str, options: PredictOptions, likelihood: Likelihood) -> dict[str, Any]:
     """Return the options that a prediction of this kind depends on, by name."""
     found: dict[str, Any] = {"kind": kind}
-    if kind == "linear" and not likelihood.has_logits:
-        return found  # a closed form
-    if kind == "linear":
+    if kind == "linear" and likelihood.closed_form:
+        return found
+    if kind == "linear" and likelihood.has_logits:
         found["link"] = options.link
         if options.link != "mc":
             return found

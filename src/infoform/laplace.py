@@ -65,7 +65,7 @@ from infoform.posteriors import Structure
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.checks import PredictionChecks
 from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
-from infoform.predicting.over_loader import predict_all, warn_if_worse
+from infoform.predicting.over_loader import predict_all, scored_rows, warn_if_worse
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.resumable_batches import BatchStore
 from infoform.predicting.single_input import missing_batch_axis
@@ -778,7 +778,8 @@ class Laplace:
                 "is no conformal calibration; fit a classifier for each label to have one."
             )
         options = PredictOptions(prediction.kind, samples, link, self.settings.seed if seed is None else seed)
-        self._promise(Answers.of(prediction), targets, _novelty_of(prediction), options)
+        rows, kept, examples = scored_rows(prediction, targets)
+        self._promise(Answers.of(rows), kept, _novelty_of(prediction), options, examples)
         return self
 
     def weights(self, deviations: Mapping[str, Tensor]) -> dict[str, Tensor]:  # by layer: (..., G, A)
@@ -1064,17 +1065,27 @@ class Laplace:
         prior = (self.prior.name, self.prior.settings())
         return (self._built, self.structure, prior, self.num_data, self.noise, self.temperature)
 
-    def _promise(self, answers: Answers, targets: Tensor, novelty: Tensor | None, options: PredictOptions) -> None:
+    def _promise(
+        self,
+        answers: Answers,
+        targets: Tensor,
+        novelty: Tensor | None,
+        options: PredictOptions,
+        examples: Tensor | None = None,
+    ) -> None:
         """Calibrate sets or intervals on the predictions of some examples; of yes/no labels there are none."""
+        if novelty is not None and examples is not None:
+            novelty = novelty[examples.to(novelty.device)]
         found = conformal_of(answers.value, answers.variance, targets, novelty)
         self._guarantee = None
         if found is not None:
-            found = replace(found, made_by=made_by(options.kind, options, self.likelihood))
+            examples = None if examples is None else examples.cpu()
+            found = replace(found, examples=examples, made_by=made_by(options.kind, options, self.likelihood))
             self._guarantee = Guarantee(found, self._hyperparameters(), self._known)
 
     def _calibrate_after(self, tuned: Tuned, options: PredictOptions, novelty: Tensor | None) -> None:
         """Calibrate sets or intervals on the data of a search, predicted anew where the search has not done that."""
-        answers, targets, data = tuned.answers, tuned.targets, tuned.data
+        answers, targets, data, examples = tuned.answers, tuned.targets, tuned.data, tuned.examples
         assert data is not None
         if answers is None or targets is None or data.sampler is not None:
             with self._predictor().private() as predictor:
@@ -1086,9 +1097,10 @@ class Laplace:
                     sampler=data.sampler,
                     gather=data.sampler is not None,
                 )
-            answers, novelty = Answers.of(prediction), _novelty_of(prediction)
-        assert targets is not None
-        self._promise(answers, targets, novelty, options)
+            assert targets is not None
+            rows, targets, examples = scored_rows(prediction, targets)
+            answers, novelty = Answers.of(rows), _novelty_of(prediction)
+        self._promise(answers, targets, novelty, options, examples)
         if self._guarantee is not None:
             found = replace(self._guarantee.conformal, source=CHOSEN_ON)
             self._guarantee = replace(self._guarantee, conformal=found)
@@ -1118,6 +1130,7 @@ class Laplace:
             posterior or self.posterior(),
             self.temperature,
             self._fitted().fit.summary.num_outputs,
+            self._fitted().fit.summary.positions,
             None if self._known is None or self._known.calibration is None else self._novelty_scorer(),
             self._copies,
             self._checks,
@@ -1156,7 +1169,7 @@ class Laplace:
             return kind
         fit, outputs = self._fitted().fit, self._fitted().fit.summary.num_outputs
         shapes = [layer.shape for name, layer in self.layers.items() if name not in fit.unreached]
-        return "linear" if may_be_last(shapes, outputs) else choose_kind(outputs).kind
+        return "linear" if may_be_last(shapes, outputs) else choose_kind(outputs, fit.summary.positions).kind
 
     @property
     def _untraced(self) -> bool:

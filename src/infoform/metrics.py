@@ -5,7 +5,8 @@ ece, adaptive_ece   gap between confidence and accuracy, in bins of equal width 
 ood                 how well a score tells unknown inputs from known ones; unknown ones are the positives
 
 For probabilities (N, C), targets (N,) are class indices and targets (N, C) of zeros and ones are labels; measures of
-labels are taken for each label and averaged. All sums are in float64.
+labels are taken for each label and averaged. Probabilities (N, *P, C) of positions, tokens or pixels, count as one
+example a position, but for those whose target is −100. All sums are in float64.
 """
 
 import math
@@ -18,6 +19,7 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from infoform.common.checks import check_whole
+from infoform.common.ignored import counting
 from infoform.prediction import Prediction
 
 BINS = 15
@@ -100,7 +102,45 @@ def evaluate(prediction: Prediction, targets: Tensor) -> dict[str, float]:
         assert metrics.evaluate(prediction, torch.tensor([0, 1]))["accuracy"] == 1
         ```
     """
+    prediction, targets = as_rows(prediction, targets)
     return _MEASURES[prediction.answer](prediction, targets)
+
+
+def as_rows(prediction: Prediction, targets: Tensor) -> tuple[Prediction, Tensor]:
+    """Return prediction and targets with an example for every position that has a target.
+
+    Args:
+        prediction: prediction of N examples, at positions or not.
+        targets: their targets; at positions (N, *P) or (N, *P, C), −100 (or NaN) where a position does not count.
+
+    Returns:
+        Both without positions; as they are, where there are none.
+
+    Raises:
+        ValueError: if targets and prediction do not fit each other, or no position has a target.
+
+    Example:
+        ```python
+        import torch
+        from infoform import Classification, metrics
+        prediction = Classification().plain_prediction(torch.randn(6, 3), noise=None).at_positions([2])
+        rows, targets = metrics.as_rows(prediction, torch.tensor([[0, 1], [2, -100], [0, 0]]))
+        assert len(rows) == len(targets) == 5
+        ```
+    """
+    if not prediction.positions:
+        return prediction, targets
+    places = (len(prediction), *prediction.positions)
+    if tuple(targets.shape[: len(places)]) != places:
+        raise ValueError(
+            f"a prediction at {'×'.join(map(str, places[1:]))} positions of {places[0]} examples needs targets of "
+            f"shape {places}, or with the numbers of a position last, got {tuple(targets.shape)}."
+        )
+    there = counting(targets, len(places))
+    if not bool(there.any()):
+        raise ValueError("a score needs positions with a target, and all of them are marked as not counting.")
+    rows, kept = prediction.as_rows(there)
+    return rows, targets.flatten(0, len(places) - 1).index_select(0, kept.to(targets.device))
 
 
 def accuracy(probs: Tensor, targets: Tensor) -> float:
@@ -554,6 +594,9 @@ def _reliability(confidence: Tensor, right: Tensor, place: Tensor, bins: int) ->
 
 def _checked(probs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return probabilities (N, C) in float64 and targets, class indices (N,) or labels (N, C)."""
+    if probs.dim() > 2 and targets.shape[: probs.dim() - 1] == probs.shape[:-1]:
+        there = counting(targets, probs.dim() - 1).to(probs.device)
+        probs, targets = probs[there], targets[there.to(targets.device)]
     if probs.dim() != 2 or 0 in probs.shape:
         raise ValueError(
             f"probabilities must have the shape (examples, classes), with at least one of each, "

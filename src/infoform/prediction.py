@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from infoform.common.ignored import ignored_value
 from infoform.conformal import Conformal
 
 TEXTS = ("kind", "reason")  # fields that a file holds as bytes
@@ -151,6 +152,9 @@ class Novelty:
 class Prediction:
     """Class probabilities or means, and how uncertain they are: what more data could tell, and what it could not.
 
+    A network may answer at several positions *P of an example, tokens or pixels: then every (N, C) below is (N, *P, C),
+    with the C numbers of a position last, and every (N,) is (N, *P).
+
     Variances are those of the answer itself: of a class's indicator, of a label, or of the target. `epistemic` is the
     part that comes from not knowing the weights, `aleatoric` what remains if they were known; they add up to
     `variance`. Entropies are in nats.
@@ -165,6 +169,8 @@ class Prediction:
         mean: predicted numbers, (N, C); None for classes and labels.
         samples: probabilities or means of single networks, (M, N, C), where networks or outputs were sampled; not kept
             for more than 64 outputs, unless their kind was asked for.
+        draws: outputs of single networks, (M, N, C'), of a likelihood whose density needs them.
+        mask: which positions are no padding, (N, *P), where outputs have positions and it is known; None for all.
         max_entropy: the largest entropy that a prediction can have; NaN for numbers.
         kind: how it was made, as in `Laplace.predict`: "linear", "mc" or "linear-mc"; empty where nobody said.
         reason: why it was made so, in a few words.
@@ -189,6 +195,8 @@ class Prediction:
     probs: Tensor | None = None  # (N, C)
     mean: Tensor | None = None  # (N, C)
     samples: Tensor | None = None  # (M, N, C): probabilities or means of single networks, where asked for
+    draws: Tensor | None = None  # (M, N, C'): outputs of single networks, where a density needs them
+    mask: Tensor | None = None  # (N, *P): positions that are no padding
     max_entropy: float = math.nan  # of any prediction; none for regression
     kind: str = ""  # how it was made
     reason: str = ""  # why it was made so
@@ -202,12 +210,13 @@ class Prediction:
 
     def __repr__(self) -> str:
         """Return what is predicted of how many examples, and how sure it is on average."""
-        examples, outputs = self.epistemic.shape
+        examples, outputs = len(self), self.epistemic.shape[-1]
         what = {"class": f"one of {outputs} classes", "labels": f"{outputs} labels", "numbers": f"{outputs} numbers"}
         how = f", {self.kind}" if self.kind else ""
-        told = [f"Prediction of {examples:,} examples ({what[self.answer]}{how})"]
+        at = f" at {'×'.join(map(str, self.positions))} positions" if self.positions else ""
+        told = [f"Prediction of {examples:,} examples{at} ({what[self.answer]}{how})"]
         if self.probs is not None:
-            told.append(f"mean confidence {float(self._probabilities().amax(1).mean()):.3f}")
+            told.append(f"mean confidence {float(self._probabilities().amax(-1).mean()):.3f}")
             told.append(f"mean entropy {float(self.entropy.mean()):.3f} of at most {self.max_entropy:.3f} nats")
             told.append(f"{float(self.mutual_information.mean()):.3f} of it for lack of data")
         else:
@@ -223,7 +232,12 @@ class Prediction:
         if self.probs is None:
             return "numbers"
         # C yes/no answers can be less certain than one of C
-        return "labels" if self.max_entropy > math.log(self.probs.shape[1]) + 1e-6 else "class"
+        return "labels" if self.max_entropy > math.log(self.probs.shape[-1]) + 1e-6 else "class"
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Return the shape *P of the positions of an example; empty where there are none."""
+        return tuple(self.epistemic.shape[1:-1])
 
     @property
     def value(self) -> Tensor:  # (N, C)
@@ -245,12 +259,12 @@ class Prediction:
     @property
     def labels(self) -> Tensor:  # (N,)
         """Return the most probable class."""
-        return self._probabilities().argmax(1)
+        return self._probabilities().argmax(-1)
 
     @property
     def confidence(self) -> Tensor:  # (N,)
         """Return the probability of the most probable class."""
-        return self._probabilities().amax(1)
+        return self._probabilities().amax(-1)
 
     @property
     def normalised_entropy(self) -> Tensor:  # (N,)
@@ -353,7 +367,9 @@ class Prediction:
             self._conformal("gaussian_interval needs none, and trusts the noise"),
             self._group_novelty(by),
         )
-        return conformal.interval(self.mean, self.std, coverage, scale=scale, by=by, novelty=novelty, joint=joint)
+        mean, std = (one.reshape(-1, one.shape[-1]) for one in (self.mean, self.std))
+        low, high = conformal.interval(mean, std, coverage, scale=scale, by=by, novelty=novelty, joint=joint)
+        return low.view(self.mean.shape), high.view(self.mean.shape)
 
     def set(
         self, coverage: float = 0.9, *, score: str = "adaptive", by: str | None = None, allow_empty: bool = False
@@ -385,14 +401,20 @@ class Prediction:
             )
         novelty, probs = self._group_novelty(by), self._probabilities()
         conformal = self._conformal("probs need none")
-        return conformal.set(probs, coverage, score=score, by=by, novelty=novelty, allow_empty=allow_empty)
+        rows = probs.reshape(-1, probs.shape[-1])
+        return conformal.set(rows, coverage, score=score, by=by, novelty=novelty, allow_empty=allow_empty).view(
+            probs.shape
+        )
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the prediction as a table: `pandas.DataFrame(prediction.columns())`.
 
         Returns:
-            One list with N entries for each quantity of each output, by the name of the column.
+            One list with N entries for each quantity of each output, by the name of the column. At positions it has an
+            entry for every position that is no padding, and "index" and "position" say which.
         """
+        if self.positions:
+            return self._columns_by_position()
         per_output = {"prob": self.probs, "mean": self.mean, "epistemic": self.epistemic, "aleatoric": self.aleatoric}
         table: dict[str, list[Any]] = {}
         if self.probs is not None:
@@ -402,6 +424,57 @@ class Prediction:
                 table |= {f"{name}_{index}": column.tolist() for index, column in enumerate(values.T)}
         table |= {"entropy_nats": self.entropy.tolist(), "mutual_information_nats": self.mutual_information.tolist()}
         return table if self.input_novelty is None else table | self.input_novelty.columns()
+
+    def _columns_by_position(self) -> dict[str, list[Any]]:
+        """Return the table of all positions, row by row."""
+        rows, kept = self.as_rows()
+        examples, places = (kept // math.prod(self.positions)).tolist(), kept % math.prod(self.positions)
+        where = [place.tolist() for place in torch.unravel_index(places, self.positions)]
+        index = {"index": examples, "position": [" ".join(map(str, one)) for one in zip(*where, strict=True)]}
+        table: dict[str, list[Any]] = index | replace(rows, input_novelty=None).columns()
+        if self.input_novelty is not None:
+            own = self.input_novelty.columns()
+            table |= {name: [values[place] for place in examples] for name, values in own.items()}
+        return table
+
+    def as_rows(self, which: Tensor | None = None) -> tuple["Prediction", Tensor]:
+        """Return a prediction with an example for every position, without positions.
+
+        Args:
+            which: which positions are to be there, (N, *P); those that are no padding where not given.
+
+        Returns:
+            The prediction of these rows, and their places among all N · P, example by example.
+        """
+        chosen = self.mask if which is None else which.to(self.epistemic.device)
+        count = self.entropy.numel()
+        kept = torch.arange(count, device=self.epistemic.device)
+        kept = kept if chosen is None else kept[chosen.flatten()]
+        values: dict[str, Any] = {"mask": None, "input_novelty": None}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor) and field.name != "mask":
+                axis = _example_axis(field.name)
+                whole = value.flatten(axis, axis + len(self.positions))
+                values[field.name] = whole if len(kept) == count else whole.index_select(axis, kept)
+        return replace(self, **values), kept
+
+    def at_positions(self, positions: Sequence[int], mask: Tensor | None = None) -> "Prediction":
+        """Return a prediction of rows with the rows of an example together; undoes `as_rows` of all positions.
+
+        Args:
+            positions: shape *P of the positions of an example.
+            mask: which of them are no padding, (N, *P).
+
+        Returns:
+            The prediction of N examples at these positions.
+        """
+        values: dict[str, Any] = {"mask": mask}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor) and field.name != "mask":
+                values[field.name] = value.unflatten(_example_axis(field.name), (-1, *positions))
+        return replace(self, **values)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all fields that are not None, as tensors for a file; `Prediction.of` reads them.
@@ -443,7 +516,9 @@ class Prediction:
         return self.conformal
 
     def _group_novelty(self, by: str | None) -> Tensor | None:  # (N,)
-        return self.novelty if by == "novelty" else None
+        if by != "novelty":
+            return None
+        return self.novelty.repeat_interleave(math.prod(self.positions)) if self.positions else self.novelty
 
     def _novelty(self) -> Novelty:
         if self.input_novelty is None:
@@ -468,6 +543,8 @@ def join_predictions(parts: Sequence[Examples]) -> Examples:
     Returns:
         One value of all examples.
     """
+    if isinstance(parts[0], Prediction):
+        parts = _of_one_size(parts)  # type: ignore[assignment]
     first = parts[0]
     values: dict[str, Any] = {}
     for field in fields(first):
@@ -528,4 +605,51 @@ def _as_text(numbers: Tensor) -> str:
 
 
 def _example_axis(field: str) -> int:
-    return 1 if field == "samples" else 0
+    return 1 if field in ("samples", "draws") else 0
+
+
+def _of_one_size(parts: Sequence[Prediction]) -> list[Prediction]:
+    """Return predictions with as many positions in all of them: shorter ones are filled up, and masked there."""
+    shapes = {part.positions for part in parts}
+    masked = any(part.mask is not None for part in parts)
+    if len(shapes) == 1 and not masked:
+        return list(parts)
+    if len({len(shape) for shape in shapes}) > 1:
+        raise ValueError(f"all batches must have positions of one kind, got outputs at {sorted(shapes)}.")
+    largest = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+    return [_filled_up(part, largest) for part in parts]
+
+
+def _filled_up(part: Prediction, positions: tuple[int, ...]) -> Prediction:
+    there = torch.ones(len(part), *part.positions, dtype=torch.bool, device=part.epistemic.device)
+    values: dict[str, Any] = {"mask": _padded(there if part.mask is None else part.mask, 1, positions)}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, Tensor) and field.name != "mask":
+            values[field.name] = _padded(value, _example_axis(field.name) + 1, positions)
+    return replace(part, **values)
+
+
+def _padded(x: Tensor, start: int, positions: tuple[int, ...], value: float = 0) -> Tensor:
+    """Return a tensor with these sizes from an axis on, filled up at the ends."""
+    shape = (*x.shape[:start], *positions, *x.shape[start + len(positions) :])
+    if x.shape == shape:
+        return x
+    whole = x.new_full(shape, value)
+    whole[
+        (*(slice(None) for _ in range(start)), *(slice(size) for size in x.shape[start : start + len(positions)]))
+    ] = x
+    return whole
+
+
+def join_targets(parts: Sequence[Tensor], positions: int) -> Tensor:
+    """Return the targets of several batches as one; those of fewer positions are filled up with what does not count.
+
+    Args:
+        parts: targets of the batches, (N, *P, ...).
+        positions: number of axes of positions.
+    """
+    if positions == 0 or len({part.shape[1:] for part in parts}) == 1:
+        return torch.cat(list(parts))
+    largest = tuple(max(part.shape[1 + axis] for part in parts) for axis in range(positions))
+    return torch.cat([_padded(part, 1, largest, ignored_value(part)) for part in parts])

@@ -66,6 +66,7 @@ class Tuned:
     data: ValidationData | None = None  # that they were found on
     answers: Answers | None = None  # of these data at what was chosen, where the search has them
     targets: Tensor | None = None
+    examples: Tensor | None = None  # of every row of these, where rows are positions
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ def tune_on_validation_data(
         data,
         found.answers,
         found.targets,
+        found.examples,
     )
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_GOLDEN, _FIRST, _SECOND = (
+    one - 2**64 for one in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)  # as signed numbers
 BLOCK = 2**17  # normal numbers that one thread draws at a time
 EPOCHS = ("epoch", "iteration")  # what samplers and loaders call their counters of passes
 
@@ -67,6 +70,31 @@ def normal(
     with ThreadPoolExecutor(count) as threads:
         list(threads.map(fill, blocks, seeds))
     return numbers
+
+
+def hashed_uniforms(seed: int, *counters: Tensor) -> Tensor:
+    """Return uniform random numbers that depend on the seed and on whole numbers alone, which broadcast.
+
+    A number of an example, a token and a draw is the same however many tokens the example is filled up with.
+    """
+    mixed = _mixed(torch.tensor(seed, dtype=torch.int64))
+    for counter in counters:
+        mixed = _mixed(mixed ^ counter.to(torch.int64))
+    uniform: Tensor = (_shifted(mixed, 11).double() + 0.5) * 2.0**-53
+    return uniform
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """Return the next number of SplitMix64 (Steele et al. 2014); products wrap around, as they should."""
+    x = x + _GOLDEN
+    x = (x ^ _shifted(x, 30)) * _FIRST
+    x = (x ^ _shifted(x, 27)) * _SECOND
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    shifted: Tensor = (x >> bits) & (2 ** (64 - bits) - 1)  # torch's own shift keeps the sign
+    return shifted
 
 
 class UniformStream:

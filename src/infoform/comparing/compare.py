@@ -163,6 +163,7 @@ def _task(
     task = Task(laplace, test, {n: ValidationData.read(o, seed=seed) for n, o in unknown.items()}, validation, train,
                 samples, seed)  # fmt: skip
     _check_labelled(task, test, "test data")
+    _check_comparable(task, test)
     if validation is not None:
         _check_labelled(task, validation, "validation data")
         if validation.checksum == test.checksum:
@@ -172,6 +173,21 @@ def _task(
     for name, data in task.unknown.items():
         _check_unknown(task, name, data)
     return task
+
+
+def _check_comparable(task: Task, data: ValidationData) -> None:
+    """Raise where outputs are such as a comparison has no scores for, example by example."""
+    likelihood, batch = task.laplace.likelihood, task.batches(data)[0]
+    with task.laplace._predictor().private() as predictor:
+        outputs = predictor.outputs(batch)
+    told = "score each with likelihood.scores(*laplace.predict_loader(test_loader))"
+    if outputs.dim() > 2:
+        raise ValueError(f"compare is of one answer an example, and this network answers at positions; {told}.")
+    if likelihood.plain_prediction(outputs, noise=task.laplace.noise).draws is not None:
+        raise ValueError(
+            f"compare scores classes, labels and Gaussian numbers, and the {likelihood.name} likelihood has a density "
+            f"of its own; {told}."
+        )
 
 
 def _check_labelled(task: Task, data: ValidationData, what: str) -> None:

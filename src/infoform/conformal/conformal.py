@@ -35,6 +35,8 @@ class Conformal:
         num_outputs: C.
         source: which examples these are, in a few words.
         made_by: how their predictions were made, by the names of the options.
+        examples: the example of every score, (n,), where an example has several, as at its positions. The promise is
+            then for a position, drawn at random, of a fresh example.
 
     Example:
         ```python
@@ -54,6 +56,7 @@ class Conformal:
     num_outputs: int
     source: str = "data that was given for it"
     made_by: Mapping[str, Any] | None = None
+    examples: Tensor | None = None  # (n,)
 
     @classmethod
     def of_classes(cls, probs: Tensor, classes: Tensor, *, novelty: Tensor | None = None) -> "Conformal":
@@ -104,7 +107,7 @@ class Conformal:
     @property
     def count(self) -> int:
         """Return the number of calibration examples."""
-        return len(next(iter(self.scores.values())))
+        return len(next(iter(self.scores.values()))) if self.examples is None else len(self.examples.unique())
 
     @property
     def nbytes(self) -> int:
@@ -124,7 +127,7 @@ class Conformal:
         Raises:
             ValueError: If there are too few calibration examples for the level, or the score is unknown.
         """
-        return float(threshold(self._set_scores(score), level))
+        return float(threshold(self._set_scores(score), level, examples=self.examples))
 
     def set(
         self,
@@ -157,11 +160,12 @@ class Conformal:
         known = self._set_scores(score)
         if by == "class":
             assert self.classes is not None
-            limits = _by_group(known, self.classes, self.num_outputs, level, [f" of class {i}" for i in self._range])
+            names = [f" of class {i}" for i in self._range]
+            limits = _by_group(known, self.classes, self.num_outputs, level, names, self.examples)
         elif by == "novelty":
             limits = self._by_novelty(known, level, novelty).unsqueeze(1)
         else:
-            limits = threshold(known, level)
+            limits = threshold(known, level, examples=self.examples)
         sets = SET_SCORES[score](probs) <= limits.to(probs.device)
         if not allow_empty:
             sets.scatter_(1, probs.argmax(1, keepdim=True), True)
@@ -203,7 +207,9 @@ class Conformal:
         known = self.scores[scale]
         if joint:
             known = known.amax(1, keepdim=True).expand_as(known)
-        limits = threshold(known, level) if by is None else self._by_novelty(known, level, novelty)
+        limits = (
+            threshold(known, level, examples=self.examples) if by is None else self._by_novelty(known, level, novelty)
+        )
         half = limits.to(mean.device) * (std.double() if scale == "std" else 1.0)
         half = half.expand_as(mean)
         return (mean.double() - half).to(mean.dtype), (mean.double() + half).to(mean.dtype)
@@ -236,9 +242,8 @@ class Conformal:
             Tensors by name, and what JSON can hold.
         """
         tensors = {f"scores/{name}": one for name, one in self.scores.items()}
-        tensors |= {
-            name: one for name, one in (("classes", self.classes), ("novelty", self.novelty)) if one is not None
-        }
+        others = {"classes": self.classes, "novelty": self.novelty, "examples": self.examples}
+        tensors |= {name: one for name, one in others.items() if one is not None}
         made_by = None if self.made_by is None else dict(self.made_by)
         return tensors, {"num_outputs": self.num_outputs, "source": self.source, "made_by": made_by}
 
@@ -257,12 +262,12 @@ class Conformal:
             ValueError: If something is missing, or of another length.
         """
         scores = {name.removeprefix("scores/"): one for name, one in tensors.items() if name.startswith("scores/")}
-        others = [one for one in (tensors.get("classes"), tensors.get("novelty")) if one is not None]
+        others = [tensors[name] for name in ("classes", "novelty", "examples") if name in tensors]
         named = {*SET_SCORES} if "classes" in tensors else {*SCALES}
         whole = {*scores} == named and {*plain} == {"num_outputs", "source", "made_by"}
         if not whole or len({len(one) for one in (*scores.values(), *others) if one.dim()}) != 1:
             raise ValueError("the conformal calibration of a file is damaged; save the posterior again.")
-        return cls(scores, tensors.get("classes"), tensors.get("novelty"), **plain)
+        return cls(scores, tensors.get("classes"), tensors.get("novelty"), **plain, examples=tensors.get("examples"))
 
     def _set_scores(self, score: str) -> Tensor:  # (n,)
         check_choice("score", score, tuple(SET_SCORES))
@@ -279,7 +284,7 @@ class Conformal:
             )
         bounds = [0.0, *NOVELTY_EDGES, 1.0]
         names = [f" of novelty {low:g} to {high:g}" for low, high in pairwise(bounds)]
-        limits = _by_group(known, _groups(self.novelty), len(names), level, names)
+        limits = _by_group(known, _groups(self.novelty), len(names), level, names, self.examples)
         return limits.to(novelty.device)[_groups(novelty)]
 
     @property
@@ -287,9 +292,16 @@ class Conformal:
         return range(self.num_outputs)
 
 
-def _by_group(scores: Tensor, groups: Tensor, count: int, level: float, names: list[str]) -> Tensor:
+def _by_group(
+    scores: Tensor, groups: Tensor, count: int, level: float, names: list[str], examples: Tensor | None
+) -> Tensor:
     """Return the threshold of every group of calibration examples: (n, ...), (n,) -> (count, ...)."""
-    return torch.stack([threshold(scores[groups == group], level, what=names[group]) for group in range(count)])
+    found = []
+    for group in range(count):
+        own = groups == group
+        of = None if examples is None else examples[own]
+        found.append(threshold(scores[own], level, what=names[group], examples=of))
+    return torch.stack(found)
 
 
 def _groups(novelty: Tensor) -> Tensor:  # (n,) -> (n,)

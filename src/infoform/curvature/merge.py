@@ -68,7 +68,11 @@ def merge_fits(
         log_likelihood = first.log_likelihood + second.log_likelihood
     unreached = {name: why for name, why in one.unreached.items() if name not in merged}
     # the second fit has taken in what the first knew of inputs
-    summary = DataSummary(total, first.num_outputs, log_likelihood, counts)
+    targets = None
+    if first.num_targets is not None or second.num_targets is not None:
+        targets = first.num_answers + second.num_answers
+    positions = max(first.positions, second.positions)
+    summary = DataSummary(total, first.num_outputs, log_likelihood, counts, targets, positions)
     return Fit(merged, summary, unreached, other.novelty, one.odd)
 
 

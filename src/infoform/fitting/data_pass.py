@@ -1,5 +1,6 @@
 """One pass over the data: batches through the network, gradients of every layer into its sums."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from infoform.fitting.pass_plan import PassPlan
 from infoform.fitting.reader import BatchReader, PassProgress, ReadBatch
 from infoform.fitting.reading import BatchExamples, BatchPart, Reading
 from infoform.likelihoods.own_data import add_counts, look_like_pixels
+from infoform.likelihoods.positions import RowTargets, as_rows, positions_of
 from infoform.network.batches import batch_size
 from infoform.network.capture import Call
 from infoform.novelty.fit_sums import NoveltySums
@@ -107,13 +109,14 @@ class DataPass:
             return 0
         outputs, targets = self._forward(part)
         progress.called |= self._network.capture.calls.keys()
-        progress.num_outputs = outputs.shape[1]
+        progress.num_outputs = outputs.shape[-1]
+        progress.positions = max(progress.positions, math.prod(positions_of(outputs)))
         if len(outputs) == 0:
             return 0
         size = len(outputs) if part.whole is None else part.whole
         numbers = self._reader.numbers(progress.examples, size)
         if self._novelty is not None:
-            self._novelty.add(outputs, targets, as_tensor(numbers))
+            self._novelty.add(outputs, targets.targets, as_tensor(numbers))
         self._backward(outputs, targets, numbers, part)
         self._score(outputs, targets)
         if progress.batches == 0 and self._plan.scored:
@@ -121,7 +124,7 @@ class DataPass:
         progress.examples += size
         return len(outputs)
 
-    def _forward(self, part: BatchPart) -> tuple[Tensor, Tensor | None]:  # (N, C), (N, ...)
+    def _forward(self, part: BatchPart) -> tuple[Tensor, RowTargets]:  # (N, *P, C)
         """Return outputs and targets of a part, and look at layers that were never called before."""
         capture = self._network.capture
         if self._check.is_first and batch_size(part.batch):
@@ -140,12 +143,13 @@ class DataPass:
         self._check.checked |= called  # also those that the few examples of a check do not call, or with NaN outputs
         return self._forward(part)
 
-    def _backward(self, outputs: Tensor, targets: Tensor | None, numbers: range, part: BatchPart) -> None:
+    def _backward(self, outputs: Tensor, targets: RowTargets, numbers: range, part: BatchPart) -> None:
         """Send the Fisher vectors of a part back; the whole batch has these numbers."""
         network = self._network
-        width = network.likelihood.noise_width(outputs.shape[1])
+        width = network.likelihood.noise_width(outputs.shape[-1])
+        positions = math.prod(positions_of(outputs)) if outputs.dim() > 2 else None
         rows = slice(None) if part.rows is None else part.rows
-        uniforms = self._uniforms.of(numbers, (network.samples, width))[rows]
+        uniforms = self._uniforms.of(numbers, (network.samples, width), positions=positions)[rows]
         own, first = as_tensor(numbers)[rows], True
         for vector, last in network.vectors(outputs, targets, uniforms):
             new_layer = not network.capture.calls.keys() <= self.progress.reached
@@ -185,14 +189,16 @@ class DataPass:
         if first is not None and look_like_pixels(first):
             self.progress.counts = add_counts([self.progress.counts, {"pixels": 1}])
 
-    def _score(self, outputs: Tensor, targets: Tensor | None) -> None:
+    def _score(self, outputs: Tensor, found: RowTargets) -> None:
         """Add the likelihood of the labels, where the pass sums it."""
+        targets = found.targets
         if targets is None or not self._plan.scored:
             self.progress.labelled = False
             return
         # in float64: the fitted noise is a small difference of this sum and a constant
-        exact = in_double(outputs.detach())
+        exact = in_double(found.of(as_rows(outputs.detach())))
+        self.progress.num_targets += len(exact)
         labels = targets.to(exact) if targets.is_floating_point() else targets.to(exact.device)
         self.progress.log_likelihood += float(self._network.likelihood.log_prob(exact, labels).sum())
-        counted = self._network.likelihood.count(exact, labels)
+        counted = self._network.likelihood.count(exact, labels) if len(exact) else {}
         self.progress.counts = add_counts([self.progress.counts, counted])

@@ -124,5 +124,5 @@ class ExampleSelector:
         return sum(one for one, _ in found) / max(1, sum(one for _, one in found))
 
 
-def _energies(vectors: Tensor) -> Tensor:  # (N, C) -> (N,)
-    return in_double(vectors).square().sum(1).cpu()
+def _energies(vectors: Tensor) -> Tensor:  # (N, *P, C) -> (N,)
+    return in_double(vectors).square().flatten(1).sum(1).cpu()

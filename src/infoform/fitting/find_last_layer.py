@@ -35,7 +35,7 @@ def find_last_layer(
                 read.append(raw)
                 batch = read_batch(raw, device_of(model))
                 if batch_size(batch):
-                    found = trace_last_layer(model, batch, likelihood.check_outputs)
+                    found = trace_last_layer(model, batch, likelihood.arrange_outputs)
                     break
         names = [one for one in processes.gather(found) if one is not None]
         if not names:

@@ -4,13 +4,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from infoform.common.randomness import UniformStream
+from infoform.common.randomness import UniformStream, hashed_uniforms
 from infoform.fitting.reading import BatchPart
 from infoform.fitting.recall import RecallingCapture
 from infoform.likelihoods import Likelihood
+from infoform.likelihoods.positions import RowTargets, positions_of
+from infoform.network.batches import token_mask
 from infoform.network.capture import Call
 
 
@@ -28,8 +31,8 @@ class FisherGradients:
         """Whether an example has one Fisher vector."""
         return self.fisher != "exact" and self.samples == 1
 
-    def forward(self, part: BatchPart, *, checked: bool) -> tuple[Tensor, Tensor | None]:  # (N, C), (N, ...)
-        """Return the outputs for a part of a batch, and its targets, all of them checked.
+    def forward(self, part: BatchPart, *, checked: bool) -> tuple[Tensor, RowTargets]:  # (N, *P, C)
+        """Return the outputs for a part of a batch, and the targets of the rows that count, all of them checked.
 
         Args:
             part: The arguments of the model, the targets, and the place of the examples in the order of this process.
@@ -39,26 +42,30 @@ class FisherGradients:
         for x in () if checked else batch.tensors():
             if not all_finite(x):
                 raise ValueError("the inputs must be finite, got NaN or infinity; clean the data.")
-        outputs = self.likelihood.check_outputs(self.capture.forward(part))
+        outputs = self.likelihood.arrange_outputs(self.capture.forward(part))
         if not all_finite(outputs):
             raise ValueError(f"the outputs must be finite, got NaN or infinity{self._first_bad_layer()}.")
+        likelihood, own = self.likelihood, outputs.detach()
         if len(outputs) == 0:
-            return outputs, None
+            return outputs, RowTargets(None, None)
         if batch.targets is not None:
-            return outputs, self.likelihood.check_targets(batch.targets, outputs.detach())
+            return outputs, likelihood.row_targets(likelihood.arrange_targets(batch.targets, own), own)
         if self.fisher == "empirical":
             raise ValueError(
                 "fisher='empirical' needs targets, got inputs alone; use fisher='mc', or give (x, y) batches."
             )
-        return outputs, None
+        return outputs, likelihood.row_targets(None, own, mask=token_mask(batch))
 
     def vectors(
-        self, outputs: Tensor, targets: Tensor | None, uniforms: Tensor
-    ) -> Iterator[tuple[Tensor, bool]]:  # (N, C), (N, ...), (N, V, noise_width) -> (N, C)
+        self, outputs: Tensor, targets: RowTargets, uniforms: Tensor
+    ) -> Iterator[tuple[Tensor, bool]]:  # (N, *P, C), (N, V, ...) -> (N, *P, C)
         """Yield the Fisher vectors, and whether each is the last of its batch."""
         uniforms = uniforms.to(outputs) if outputs.device.type == "mps" else uniforms.to(outputs.device)
-        count = self.likelihood.num_vectors(outputs.shape[1], self.fisher, self.samples)
-        vectors = self.likelihood.fisher_vectors(outputs.detach(), self.fisher, targets=targets, uniforms=uniforms)
+        likelihood, positions = self.likelihood, math.prod(positions_of(outputs))
+        count = likelihood.num_vectors(outputs.shape[-1], self.fisher, self.samples, positions)
+        vectors = likelihood.fisher_vectors(
+            outputs.detach(), self.fisher, targets=targets.targets, uniforms=uniforms, rows=targets.rows
+        )
         for number, vector in enumerate(vectors, start=1):
             yield vector, number == count
 
@@ -77,8 +84,21 @@ class SampledUniforms:
         self._stream: UniformStream | None = None
         self._drawn = 0  # examples whose numbers the stream has given
 
-    def of(self, numbers: range, shape: tuple[int, int]) -> Tensor:  # (N, V, noise_width)
-        """Return the random numbers of some examples, of this shape each, which come after those of the call before."""
+    def of(self, numbers: range, shape: tuple[int, int], *, positions: int | None = None) -> Tensor:
+        """Return the random numbers of some examples, which come after those of the call before.
+
+        Args:
+            numbers: The numbers of the examples.
+            shape: Of the random numbers of an example, (V, noise_width).
+            positions: How many positions P have numbers of their own; None for one answer an example.
+
+        Returns:
+            The random numbers, (N, V, noise_width), or (N, V, P, noise_width).
+        """
+        if positions is not None:
+            axes = (torch.tensor(numbers), *(torch.arange(size) for size in (shape[0], positions, shape[1])))
+            counters = [one.view(-1, *[1] * (3 - place)) for place, one in enumerate(axes)]
+            return hashed_uniforms(self._seed, *counters)
         if self._stream is None:
             self._stream = UniformStream(self._seed, shape)
         self._stream.skip(numbers.start - self._drawn)

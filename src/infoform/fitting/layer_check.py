@@ -54,7 +54,7 @@ class LayerCheck:
         """
         new = set(called) - self.checked
         layers = {name: layer for name, layer in self.task.layers.items() if name in new}
-        verdict = check_network(capture, layers, batch, self.task.likelihood.check_outputs)
+        verdict = check_network(capture, layers, batch, self.task.likelihood.arrange_outputs)
         self.checked |= verdict.layers
         if verdict.dependent:
             raise ValueError(DEPENDENT)

@@ -21,6 +21,8 @@ class PassProgress:
     batches: int = 0
     examples: int = 0
     num_outputs: int = 0
+    num_targets: int = 0  # of examples, or of positions that count
+    positions: int = 1  # of an example, at most
     log_likelihood: float = 0.0
     counts: dict[str, float] = field(default_factory=dict)  # of answers and targets, see infoform.likelihoods.own_data
     labelled: bool = True  # whether all examples so far had labels, and were scored
@@ -38,8 +40,9 @@ class PassProgress:
 
     def summary(self) -> DataSummary:
         if not self.labelled:
-            return DataSummary(self.examples, self.num_outputs, None)
-        return DataSummary(self.examples, self.num_outputs, self.log_likelihood, self.counts)
+            return DataSummary(self.examples, self.num_outputs, None, positions=self.positions)
+        targets = None if self.positions == 1 and self.num_targets == self.examples else self.num_targets
+        return DataSummary(self.examples, self.num_outputs, self.log_likelihood, self.counts, targets, self.positions)
 
     def state(self) -> dict[str, Any]:
         """Return the same as plain values, for a checkpoint."""
@@ -57,6 +60,8 @@ class PassProgress:
             self.batches,
             sum(one.examples for one in every),
             max(one.num_outputs for one in every),
+            sum(one.num_targets for one in every),
+            max(one.positions for one in every),
             sum(one.log_likelihood for one in every),
             add_counts([one.counts for one in every]),
             all(one.labelled for one in every),

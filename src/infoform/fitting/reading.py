@@ -50,9 +50,11 @@ class BatchExamples:
         selected, added_now = (None if one is None else one[which] for one in (self.selected, self.added_now))
         return BatchExamples(self.numbers[which], selected, added_now)
 
-    def masked(self, vectors: Tensor) -> Tensor:  # (N, C) -> (N, C)
+    def masked(self, vectors: Tensor) -> Tensor:  # (N, *P, C) -> (N, *P, C)
         """Return the Fisher vectors, zero for the examples that are not sent back."""
-        return vectors if self.sent is None else vectors * self.sent.to(vectors).unsqueeze(1)
+        if self.sent is None:
+            return vectors
+        return vectors * self.sent.to(vectors).view(-1, *[1] * (vectors.dim() - 1))
 
 
 class Reading(ABC):

@@ -4,11 +4,14 @@
 
 Three choices of vectors: "exact" (a deterministic root), "mc" (labels drawn from the model itself) and
 "empirical" (the labels of the data; a biased estimate, see Kunstner et al. 2019).
+
+Outputs at several positions of an example (tokens, pixels) become rows, one a position (positions.py): a likelihood is
+one of a row, and N stands for rows in all that a subclass writes.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,7 +20,17 @@ from torch import Tensor
 from typing_extensions import Self
 
 from infoform import metrics
+from infoform.common.ignored import counting
+from infoform.likelihoods import from_draws
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
+from infoform.likelihoods.positions import (
+    RowTargets,
+    arranged_targets,
+    as_rows,
+    outputs_last,
+    positions_of,
+    rows_where,
+)
 from infoform.prediction import Prediction
 
 FISHER_KINDS = ("mc", "exact", "empirical")
@@ -33,6 +46,9 @@ class DataSummary:
         num_outputs: number C of the network's outputs.
         log_likelihood: Σ_n log p(y_n | f_n), at σ = 1; None where the data had no targets.
         counts: what the likelihood counted of answers and targets, by name; see `Likelihood.count`.
+        num_targets: number of targets: of examples, or of positions that count where there are several; None for one
+            an example.
+        positions: the largest number of positions of an example.
 
     Example:
         ```python
@@ -46,13 +62,24 @@ class DataSummary:
     num_outputs: int
     log_likelihood: float | None  # Σ_n log p(y_n | f_n), at σ = 1; None where the data had no targets
     counts: Mapping[str, float] = field(default_factory=dict)
+    num_targets: int | None = None  # None for one an example
+    positions: int = 1  # at most, of an example
+
+    @property
+    def num_answers(self) -> int:
+        """Return the number of targets that the log-likelihood is of."""
+        return self.num_examples if self.num_targets is None else self.num_targets
 
 
 class Likelihood(ABC):
     """A probability of targets given the network's outputs f (N, C); immutable.
 
-    A likelihood of your own is a subclass with a `name` and three methods: `log_prob`, `sample_targets` and
-    `from_samples`. Every other method has a default, which a subclass overrides where it knows better.
+    A likelihood of your own is a subclass with a `name` and two methods, `log_prob` and `sample_targets`, and mostly
+    the two checks `check_outputs` and `check_targets`. Every other method has a default, which a subclass overrides
+    where it knows better: gradients by autograd, means and variances by the sampler, scores by the density.
+
+    A network may answer at several positions of an example: every position is then one of the N rows that these
+    methods see, and nothing in them changes.
 
     Attributes:
         name: name in `infoform.likelihoods.LIKELIHOODS` and in saved files.
@@ -61,28 +88,28 @@ class Likelihood(ABC):
         has_logits: whether outputs are logits, which a temperature may divide.
         takes_noise: whether it has a noise σ, the argument of `with_noise`.
         free_noise: whether that σ is to be found from data.
+        axis: axis of the network's outputs that has the C numbers of a position, where there are positions; None for
+            the last of three axes, (N, T, C), and the second of more, (N, C, H, W).
+        own_density: whether predictions are scored by `log_density`, since they are neither probabilities of classes or
+            labels nor Gaussian.
+        closed_form: whether `from_gaussian` needs no draws.
 
     Example:
         ```python
-        import dataclasses, torch
-        from infoform import Likelihood, Regression
+        import torch
+        from infoform import Likelihood
 
-        class Poisson(Likelihood):
-            name = "poisson"
+        class Exponential(Likelihood):
+            name = "exponential"
 
             def log_prob(self, outputs, targets):
-                return torch.distributions.Poisson(outputs.exp()).log_prob(targets).sum(1)
+                return (outputs - targets * outputs.exp()).sum(1)
 
             def sample_targets(self, outputs, uniforms):
-                counts = torch.arange(100.0).reshape(-1, 1, 1)
-                below = torch.distributions.Poisson(outputs.exp()).log_prob(counts).exp().cumsum(0)
-                return (below < uniforms).sum(0).to(outputs)
+                return -torch.log1p(-uniforms).to(outputs) / outputs.exp()
 
-            def from_samples(self, samples, plain, *, noise):
-                rates = Regression().from_samples(samples.exp(), plain.exp(), noise=1.0)
-                return dataclasses.replace(rates, plain=plain)
-
-        assert Poisson().score(torch.zeros(1, 1), torch.tensor([[3.0]])) == 2
+        score = Exponential().score(torch.zeros(1, 1), torch.tensor([[3.0]]))
+        assert score == -2
         ```
     """
 
@@ -91,7 +118,10 @@ class Likelihood(ABC):
     one_of_many: ClassVar[bool] = False
     has_logits: ClassVar[bool] = False
     takes_noise: ClassVar[bool] = False
+    own_density: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = False
     free_noise: bool = False
+    axis: int | None = None
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:  # -> (N,)
@@ -117,9 +147,8 @@ class Likelihood(ABC):
             One target for each example, as `log_prob` takes them.
         """
 
-    @abstractmethod
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
-        """Return the prediction of M networks.
+        """Return the prediction of M networks; unless overridden, of numbers whose moments `moments` tells.
 
         Args:
             samples: outputs of the networks, (M, N, C).
@@ -129,6 +158,30 @@ class Likelihood(ABC):
         Returns:
             The prediction for the N examples.
         """
+        return from_draws.predict_numbers(self, samples, plain)
+
+    def moments(self, outputs: Tensor) -> tuple[Tensor, Tensor]:  # (N, C) -> (N, K), (N, K)
+        """Return mean and variance of the target given the outputs; unless overridden, by the sampler's quantiles.
+
+        Args:
+            outputs: outputs of a network, (N, C).
+
+        Returns:
+            Means and variances of the K numbers of a target.
+        """
+        return from_draws.moments_by_sampler(self, outputs)
+
+    def log_density(self, prediction: Prediction, targets: Tensor) -> Tensor:  # -> (N,)
+        """Return log p(target | input) of a prediction, averaged over its draws of outputs.
+
+        Args:
+            prediction: prediction of N examples, made by this likelihood.
+            targets: targets as `check_targets` returns them.
+
+        Returns:
+            The log of the mean density over draws, (N,).
+        """
+        return from_draws.log_density(self, prediction, targets)
 
     def from_gaussian(self, outputs: GaussianOutputs, *, noise: float | None, link: str) -> Prediction:
         """Return the prediction for Gaussian outputs; unless overridden, that of draws from them.
@@ -178,8 +231,71 @@ class Likelihood(ABC):
         """
         return self.from_samples(outputs.unsqueeze(0), outputs, noise=noise)
 
+    def arrange_outputs(self, outputs: Tensor) -> Tensor:  # -> (N, *P, C)
+        """Return the outputs of a network, checked, with the numbers of a position last; a view of them.
+
+        Args:
+            outputs: what the network returned: (N, C), or outputs at several positions of an example.
+
+        Returns:
+            The outputs, (N, C) or (N, *P, C).
+
+        Raises:
+            ValueError: if the outputs have another shape than the likelihood needs.
+        """
+        if outputs.dim() < 3:
+            return self.check_outputs(outputs)
+        arranged = outputs_last(outputs, self.axis)
+        self.check_outputs(as_rows(arranged))
+        return arranged
+
+    def arrange_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
+        """Return targets in the order of arranged outputs; those of positions that do not count are −100 or NaN.
+
+        Args:
+            targets: targets as the loader gave them.
+            outputs: outputs as `arrange_outputs` returns them.
+
+        Returns:
+            The targets as `check_targets` returns them or, at positions, (N, *P) or (N, *P, K).
+
+        Raises:
+            ValueError: if the targets do not fit the outputs, or have values that the likelihood excludes.
+        """
+        if outputs.dim() < 3:
+            return self.check_targets(targets, outputs)
+        check_batch(targets, outputs)
+        return arranged_targets(targets, outputs, self.axis)
+
+    def row_targets(self, targets: Tensor | None, outputs: Tensor, *, mask: Tensor | None = None) -> RowTargets:
+        """Return which rows of the outputs count, and their targets.
+
+        Args:
+            targets: targets as `arrange_targets` returns them; None where there are none.
+            outputs: outputs as `arrange_outputs` returns them.
+            mask: which positions are no padding, (N, T), where there are no targets to tell.
+
+        Returns:
+            The rows that have a target, and the targets of these, checked.
+
+        Raises:
+            ValueError: if targets have values that the likelihood excludes.
+        """
+        if outputs.dim() < 3:
+            return RowTargets(None, targets)
+        places = outputs.dim() - 1
+        if targets is None:
+            fits = mask is not None and mask.shape == outputs.shape[:-1]
+            return RowTargets(rows_where(mask.to(outputs.device) if fits and mask is not None else None), None)
+        targets = targets.to(outputs.device)
+        found = RowTargets(rows_where(counting(targets, places)), None)
+        given = found.of(targets.flatten(0, places - 1))
+        if len(given) == 0:
+            return RowTargets(found.rows, given)
+        return RowTargets(found.rows, self.check_targets(given, found.of(as_rows(outputs))))
+
     def check_outputs(self, outputs: Tensor) -> Tensor:  # -> (N, C)
-        """Return the outputs of a network as a matrix.
+        """Return the outputs of a network as a matrix; of outputs at positions the rows are given.
 
         Args:
             outputs: what the network returned.
@@ -341,9 +457,9 @@ class Likelihood(ABC):
             summary: what a fit has learned of its data.
 
         Returns:
-            Scores by name ("accuracy", "nll" or "rmse"); none where the data had no targets, or unless overridden.
+            Scores by name ("accuracy", "nll" or "rmse"); unless overridden, the NLL. None without targets.
         """
-        return {}
+        return {} if summary.log_likelihood is None else {"nll": -summary.log_likelihood / summary.num_answers}
 
     def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
         """Say what looks wrong with the network on the data of the fit, and why that may be.
@@ -369,43 +485,70 @@ class Likelihood(ABC):
         """
         return 1.0
 
-    def num_vectors(self, num_outputs: int, kind: str, samples: int) -> int:
+    def num_vectors(self, num_outputs: int, kind: str, samples: int, positions: int = 1) -> int:
         """Return how many Fisher vectors an example has.
 
         Args:
             num_outputs: number C of outputs.
             kind: choice of Fisher vectors: "mc", "exact" or "empirical".
             samples: number of sampled labels of "mc".
+            positions: number P of positions of an example.
 
         Returns:
             The number V of vectors that `fisher_vectors` yields.
         """
-        return {"mc": samples, "exact": num_outputs, "empirical": 1}[kind]
+        return {"mc": samples, "exact": num_outputs * positions, "empirical": 1}[kind]
 
     def fisher_vectors(
-        self, outputs: Tensor, kind: str, *, targets: Tensor | None = None, uniforms: Tensor | None = None
-    ) -> Iterator[Tensor]:  # uniforms (N, V, noise_width) -> V times (N, C)
+        self,
+        outputs: Tensor,
+        kind: str,
+        *,
+        targets: Tensor | None = None,
+        uniforms: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> Iterator[Tensor]:  # (N, *P, C), uniforms (N, V, P, noise_width) -> V times (N, *P, C)
         """Yield the Fisher vectors of a batch, one at a time.
 
+        At positions a vector of "mc" has a label drawn for every position, one of "empirical" the label of every
+        position, and one of "exact" is of a single position, so that there are P times as many.
+
         Args:
-            outputs: outputs of the network, (N, C).
+            outputs: outputs of the network, (N, C) or (N, *P, C).
             kind: choice of Fisher vectors: "mc", "exact" or "empirical".
-            targets: targets of the batch, for "empirical".
-            uniforms: random numbers between 0 and 1, (N, V, `noise_width(C)`), for "mc".
+            targets: targets of the rows that count, for "empirical".
+            uniforms: random numbers between 0 and 1, (N, V, `noise_width(C)`) or (N, V, P, `noise_width(C)`), for "mc".
+            rows: which rows (of N · P) count, (r,); None for all.
 
         Returns:
-            An iterator over V tensors (N, C).
+            An iterator over V tensors of the outputs' shape, zero where a position does not count.
         """
-        if kind == "exact":
-            yield from self.fisher_root(outputs)
-        elif kind == "empirical":
-            assert targets is not None
-            yield self.score(outputs, targets)
-        else:
+        count = RowTargets(rows, targets)
+        own = count.of(as_rows(outputs))
+        if kind == "mc":
             assert uniforms is not None
-            scale = 1 / math.sqrt(uniforms.shape[1])
-            for draw in uniforms.unbind(1):
-                yield scale * self.score(outputs, self.sample_targets(outputs, draw))
+            # (N, V, P, w) -> V of (R, w)
+            drawn = (count.of(one.flatten(0, -2)) for one in uniforms.unbind(1))
+            vectors = self._sampled_vectors(own, drawn, uniforms.shape[1])
+        elif kind == "exact":
+            vectors = self.fisher_root(own)
+        else:
+            assert targets is not None
+            vectors = iter([self.score(own, targets)])
+        for vector in vectors:
+            whole = count.put(vector, len(outputs) * math.prod(positions_of(outputs))).view(outputs.shape)
+            if kind != "exact" or outputs.dim() < 3:
+                yield whole
+                continue
+            by_position = whole.flatten(1, -2)  # (N, P, C)
+            for position in range(by_position.shape[1]):
+                single = torch.zeros_like(by_position)
+                single[:, position] = by_position[:, position]
+                yield single.view(outputs.shape)
+
+    def _sampled_vectors(self, outputs: Tensor, uniforms: Iterable[Tensor], count: int) -> Iterator[Tensor]:
+        for draw in uniforms:
+            yield self.score(outputs, self.sample_targets(outputs, draw)) / math.sqrt(count)
 
     def scores(self, prediction: Prediction, targets: Tensor) -> dict[str, float]:
         """Return how good a prediction of this likelihood is.
@@ -415,12 +558,15 @@ class Likelihood(ABC):
             targets: their targets.
 
         Returns:
-            Measures by name; unless overridden, those of `infoform.metrics.evaluate`.
+            Measures by name; unless overridden, those of `infoform.metrics.evaluate`, with the NLL of `log_density`
+            where `own_density` says so.
 
         Raises:
             ValueError: if targets and prediction do not fit each other.
         """
-        return metrics.evaluate(prediction, targets)
+        if not self.own_density:
+            return metrics.evaluate(prediction, targets)
+        return from_draws.scores(self, prediction, targets)
 
     def sampling_trouble(self, prediction: Prediction, targets: Tensor | None) -> str | None:
         """Say what is wrong where sampled networks are much worse than the trained one.
@@ -434,7 +580,21 @@ class Likelihood(ABC):
         """
         if not bool(prediction.value.isfinite().all()):
             return "the sampled networks' outputs are not finite"
-        return self._worse_than_plain(prediction, targets)
+        if targets is not None:
+            return self._worse_than_plain(*metrics.as_rows(prediction, targets))
+        return self._worse_than_plain(prediction.as_rows()[0] if prediction.positions else prediction, None)
+
+    def example_strangeness(self, outputs: Tensor) -> Tensor | None:  # (N, *P, C) -> (N,)
+        """Return `answer_strangeness` of every example: at positions its mean over them.
+
+        Args:
+            outputs: Outputs of the network as `arrange_outputs` returns them.
+
+        Returns:
+            Numbers (N,) of which the order alone matters, or None.
+        """
+        found = self.answer_strangeness(as_rows(outputs))
+        return found if found is None or outputs.dim() < 3 else found.view(len(outputs), -1).mean(1)
 
     def known_classes(self, outputs: Tensor, targets: Tensor | None) -> Tensor | None:  # (N, C), (N, ...) -> (N,)
         """Return the class of each known example, by which novelty tells them apart; None where there are no classes.

@@ -65,6 +65,13 @@ def entropy_of(probs: Tensor) -> Tensor:  # (..., C) -> (...)
     return entropy_terms(probs).sum(-1)
 
 
+def class_covariance(prediction: Prediction, index: int) -> Tensor:  # -> (C, C)
+    """Return E[Cov(y | f)] of the indicators of classes, which exclude each other, for one example."""
+    assert prediction.samples is not None
+    probs = prediction.samples[:, index].double()  # (M, C)
+    return probs.mean(0).diag() - probs.T @ probs / len(probs)
+
+
 def _prediction(
     probs: Tensor, epistemic: Tensor, information: Tensor, plain: Tensor, drawn: Tensor | None, yes_no: bool
 ) -> Prediction:

@@ -5,12 +5,13 @@ The Fisher matrix diag(p) − p pᵀ has the root with columns √p_c (e_c − p
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from infoform.common.ignored import IGNORED
 from infoform.likelihoods import categorical, own_data
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
@@ -21,6 +22,14 @@ BLOCK = 2**17  # draws that a softmax takes at a time
 
 class Classification(Likelihood):
     """One of C classes: softmax over C logits; targets are class indices (N,).
+
+    Where the network classifies every position of an example, tokens (N, T, C) or pixels (N, C, H, W), targets are
+    class indices of all positions, (N, T) or (N, H, W), and −100 where a position does not count.
+
+    Args:
+        axis: axis of the C logits in outputs with positions; None for the last of three and the second of more.
+        next_token: whether the logits of a token are for the token after it, as in a causal language model whose labels
+            are the tokens themselves.
 
     Example:
         ```python
@@ -34,6 +43,25 @@ class Classification(Likelihood):
     name: ClassVar[str] = "classification"
     has_logits: ClassVar[bool] = True
     one_of_many: ClassVar[bool] = True
+    own_density: ClassVar[bool] = False
+
+    def __init__(self, *, axis: int | None = None, next_token: bool = False) -> None:
+        self.axis, self.next_token = axis, next_token
+
+    def settings(self) -> dict[str, Any]:
+        given = {} if self.axis is None else {"axis": self.axis}
+        return given | ({"next_token": True} if self.next_token else {})
+
+    def arrange_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
+        if not self.next_token:
+            return super().arrange_targets(targets, outputs)
+        if outputs.dim() != 3:
+            raise ValueError(
+                "next_token=True is for logits of shape (examples, tokens, classes), got those of shape "
+                f"{tuple(outputs.shape)}; leave it out."
+            )
+        tokens = super().arrange_targets(targets, outputs)
+        return torch.cat([tokens[:, 1:], torch.full_like(tokens[:, :1], IGNORED)], dim=1)
 
     def check_outputs(self, outputs: Tensor) -> Tensor:
         outputs = check_matrix(outputs, self.name)
@@ -137,18 +165,19 @@ class Classification(Likelihood):
         if summary.log_likelihood is None or not any(">" in name for name in summary.counts):
             return {}
         table = own_data.confusion(summary.counts, summary.num_outputs)
-        right, nll = float(table.diagonal().sum() / table.sum()), -summary.log_likelihood / summary.num_examples
+        right, nll = float(table.diagonal().sum() / table.sum()), -summary.log_likelihood / summary.num_answers
         return {"accuracy": right, "nll": nll}
 
     def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
-        scores, examples = self.training_scores(summary), summary.num_examples
+        scores, examples = self.training_scores(summary), summary.num_answers
         if not scores or examples < own_data.LEAST:
             return []
         if summary.counts.get("shares") == examples:
             return [own_data.probabilities("softmax", "log-probabilities")]
         table = own_data.confusion(summary.counts, summary.num_outputs)
         order = own_data.other_order(table)
-        told = f"on the data of the fit the network is right in {scores['accuracy']:.1%} of {examples:,} examples"
+        what = "examples" if summary.num_targets is None else "positions"
+        told = f"on the data of the fit the network is right in {scores['accuracy']:.1%} of {examples:,} {what}"
         if order is not None:
             return [f"{told}, and would be in {float(table.amax(1).sum()) / examples:.1%}, {_order(order, classes)}"]
         chance, uniform = float(table.sum(0).max()) / examples, math.log(summary.num_outputs)
@@ -161,9 +190,7 @@ class Classification(Likelihood):
         return [f"{told}, and {beside}: {own_data.causes(summary.counts)}"]
 
     def target_covariance(self, prediction: Prediction, index: int) -> Tensor:
-        assert prediction.samples is not None
-        probs = prediction.samples[:, index].double()  # (M, C)
-        return probs.mean(0).diag() - probs.T @ probs / len(probs)  # classes exclude each other
+        return categorical.class_covariance(prediction, index)
 
     def _worse_than_plain(self, prediction: Prediction, targets: Tensor | None) -> str | None:
         plain_labels = prediction.plain.argmax(1)

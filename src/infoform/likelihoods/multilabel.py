@@ -4,7 +4,7 @@ The Fisher matrix is diag(p (1 − p)).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,12 @@ from infoform.prediction import Prediction
 class MultiLabel(Likelihood):
     """C yes/no answers: a Bernoulli for each of C logits; targets are (N, C) numbers between 0 and 1.
 
+    Outputs may be those of every position of an example, as of a network that finds C kinds of things in an image;
+    targets are then arranged as the outputs are, and NaN in all C labels where a position does not count.
+
+    Args:
+        axis: axis of the C logits in outputs with positions; None for the last of three and the second of more.
+
     Example:
         ```python
         import torch
@@ -31,6 +37,13 @@ class MultiLabel(Likelihood):
 
     name: ClassVar[str] = "multilabel"
     has_logits: ClassVar[bool] = True
+    own_density: ClassVar[bool] = False
+
+    def __init__(self, *, axis: int | None = None) -> None:
+        self.axis = axis
+
+    def settings(self) -> dict[str, Any]:
+        return {} if self.axis is None else {"axis": self.axis}
 
     def check_targets(self, targets: Tensor, outputs: Tensor) -> Tensor:
         check_batch(targets, outputs)
@@ -90,11 +103,11 @@ class MultiLabel(Likelihood):
     def training_scores(self, summary: DataSummary) -> dict[str, float]:
         if summary.log_likelihood is None or not any(name.startswith("yes") for name in summary.counts):
             return {}
-        answers = summary.num_examples * summary.num_outputs
+        answers = summary.num_answers * summary.num_outputs
         return {"accuracy": summary.counts.get("right", 0) / answers, "nll": -summary.log_likelihood / answers}
 
     def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
-        scores, examples = self.training_scores(summary), summary.num_examples
+        scores, examples = self.training_scores(summary), summary.num_answers
         if not scores or examples < own_data.LEAST:
             return []
         if summary.counts.get("shares") == examples:

@@ -24,6 +24,8 @@ class Regression(Likelihood):
     Args:
         noise: standard deviation of the noise: one number for all outputs, or one for each output. None: one number,
             which is fitted to the residuals of the data that the posterior is fitted on.
+        axis: axis of the C numbers in outputs with positions, as of a network from images to images, whose targets are
+            arranged as its outputs are; None for the last of three axes and the second of more.
 
     Raises:
         ValueError: if a noise is not positive and finite.
@@ -40,13 +42,16 @@ class Regression(Likelihood):
     name: ClassVar[str] = "regression"
     default_prior: ClassVar[str] = "isotropic"
     takes_noise: ClassVar[bool] = True
+    own_density: ClassVar[bool] = False
+    closed_form: ClassVar[bool] = True
 
-    def __init__(self, noise: float | Sequence[float] | None = None) -> None:
+    def __init__(self, noise: float | Sequence[float] | None = None, *, axis: int | None = None) -> None:
         values = [noise] if isinstance(noise, int | float) else list(noise or [])
         if noise is not None and not (values and all(0 < value < math.inf for value in values)):
             raise ValueError(f"noise must be a positive standard deviation, one an output, or None, got {noise!r}.")
         self.scales = None if noise is None or isinstance(noise, int | float) else tuple(map(float, values))
         self.noise = float(noise) if isinstance(noise, int | float) else None if noise is None else 1.0
+        self.axis = axis
 
     @property
     def free_noise(self) -> bool:  # type: ignore[override]
@@ -54,7 +59,7 @@ class Regression(Likelihood):
         return self.noise is None
 
     def with_noise(self, noise: float) -> Self:
-        return type(self)(noise)
+        return type(self)(noise, axis=self.axis)
 
     def check_outputs(self, outputs: Tensor) -> Tensor:
         outputs = check_matrix(outputs.unsqueeze(1) if outputs.dim() == 1 else outputs, self.name)
@@ -98,7 +103,8 @@ class Regression(Likelihood):
         return outputs + self._scales(outputs) * normals.to(outputs.dtype)
 
     def settings(self) -> dict[str, Any]:
-        return {"noise": list(self.scales) if self.scales is not None else self.noise}
+        noise = {"noise": list(self.scales) if self.scales is not None else self.noise}
+        return noise if self.axis is None else noise | {"axis": self.axis}
 
     def from_samples(self, samples: Tensor, plain: Tensor, *, noise: float | None) -> Prediction:
         centred = samples - samples.mean(0)
@@ -132,10 +138,10 @@ class Regression(Likelihood):
     def training_scores(self, summary: DataSummary) -> dict[str, float]:
         if "squares" not in summary.counts:
             return {}
-        return {"rmse": math.sqrt(summary.counts["squares"] / (summary.num_examples * summary.num_outputs))}
+        return {"rmse": math.sqrt(summary.counts["squares"] / (summary.num_answers * summary.num_outputs))}
 
     def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
-        scores, examples = self.training_scores(summary), summary.num_examples
+        scores, examples = self.training_scores(summary), summary.num_answers
         if not scores or examples < own_data.LEAST:
             return []
         sums = [(summary.counts[f"y {c}"], summary.counts[f"yy {c}"]) for c in range(summary.num_outputs)]
@@ -155,7 +161,7 @@ class Regression(Likelihood):
                 "fitting the noise needs targets, and the loader gave none; "
                 "give (input, target) batches or a known noise, as in Regression(noise=0.1)."
             )
-        count = summary.num_examples * summary.num_outputs
+        count = summary.num_answers * summary.num_outputs
         variance = -2 * summary.log_likelihood / count - math.log(2 * math.pi)
         if not variance > 0:  # also where rounding takes it below
             raise ValueError(
@@ -165,8 +171,8 @@ class Regression(Likelihood):
 
     def log_likelihood(self, summary: DataSummary, noise: float | None) -> float:
         assert noise is not None
-        count = summary.num_examples * summary.num_outputs
-        scales = summary.num_examples * sum(map(math.log, self.scales or ()))
+        count = summary.num_answers * summary.num_outputs
+        scales = summary.num_answers * sum(map(math.log, self.scales or ()))
         constant = 0.5 * count * math.log(2 * math.pi) + scales
         squares = -2 * (known_log_likelihood(summary) + constant)  # Σ (y - f)² / s²
         return -0.5 * squares / noise**2 - count * math.log(noise) - constant
@@ -181,7 +187,8 @@ class Regression(Likelihood):
             return None
         shape = prediction.plain.shape
         plain, sampled = (
-            (out - targets.reshape(shape)).square().mean().sqrt() for out in (prediction.plain, prediction.value)
+            (out - targets.reshape(shape).to(out)).square().mean().sqrt()
+            for out in (prediction.plain, prediction.value)
         )
         return f"their RMSE is {sampled:.3g}, the trained network's {plain:.3g}" if sampled > 1.5 * plain else None
 

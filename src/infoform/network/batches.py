@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 TARGET_KEYS = ("labels", "label", "targets", "target", "y")
+MASKS = {"attention_mask": False, "src_key_padding_mask": True}  # arguments of models, and whether they mark padding
 PLAIN = bool | int | float | str | None  # what all examples of a batch share
 
 
@@ -99,6 +100,15 @@ def _picked(batch: Batch, rows: Tensor | list[int] | slice) -> Batch:
 
     kwargs = {name: pick(value) for name, value in batch.kwargs.items()}
     return Batch(tuple(map(pick, batch.args)), kwargs, pick(batch.targets))
+
+
+def token_mask(batch: Batch) -> Tensor | None:  # (N, T)
+    """Return which tokens of each example are no padding, where an argument of the model says so."""
+    for name, marks_padding in MASKS.items():
+        mask = batch.kwargs.get(name)
+        if isinstance(mask, Tensor) and mask.dim() == 2:
+            return mask == 0 if marks_padding else mask != 0
+    return None
 
 
 def read_outputs(outputs: Any) -> Tensor:

@@ -42,7 +42,12 @@ class ObservedCall:
     def is_output(self, outputs: Tensor) -> bool:
         """Whether these outputs of the network are, number by number, what the layer has put out."""
         overwritten = (_version(self.inputs), _version(self.output)) != self.versions
-        return not overwritten and _same_numbers(outputs, self.output)
+        if overwritten:
+            return False
+        # the numbers of a position may have been moved to the last axis, as for images
+        return _same_numbers(outputs, self.output) or (
+            outputs.dim() > 2 and _same_numbers(outputs.movedim(-1, 1), self.output)
+        )
 
 
 @dataclass
@@ -110,7 +115,7 @@ def trace_last_layer(model: nn.Module, batch: Batch, check_outputs: Callable[[Te
     Args:
         model: any model; it is left as found.
         batch: at least one example.
-        check_outputs: makes a matrix (N, C) of the model's outputs.
+        check_outputs: arranges the model's outputs, (N, C) or (N, *P, C).
 
     Raises:
         ValueError: if the outputs are not those of a layer with a rule, used once and at one position of an example.
@@ -119,7 +124,7 @@ def trace_last_layer(model: nn.Module, batch: Batch, check_outputs: Callable[[Te
     with watching(layers) as watch:
         outputs = check_outputs(plain_outputs(model, next(split_batch(batch, TRACED))))
         for name, calls in watch.calls.items():
-            if calls[-1].is_output(outputs) and _trouble(layers[name], calls) is None:
+            if calls[-1].is_output(outputs) and _trouble(layers[name], calls, outputs) is None:
                 return name
         raise ValueError(
             "layers='last' needs a layer with a rule whose output is the model's output, used once and at one position "
@@ -142,18 +147,21 @@ def _found_instead(layers: Mapping[str, Layer], watch: LayerWatch, outputs: Tens
     label = f"'{name}' ({type(layers[name].module).__name__})"
     remedy = f"name the layers that are to have a posterior, as in layers=[{name!r}]"
     if name in by_output:
-        return f"the outputs are those of {label}, which is used {_trouble(layers[name], watch.calls[name])}; {remedy}"
+        trouble = _trouble(layers[name], watch.calls[name], outputs)
+        return f"the outputs are those of {label}, which is used {trouble}; {remedy}"
     return f"what {label} puts out, the last such layer that was called, is changed before it is returned; {remedy}"
 
 
-def _trouble(layer: Layer, calls: list[ObservedCall]) -> str | None:
-    """Say how a layer is used where that is not once, at one position."""
+def _trouble(layer: Layer, calls: list[ObservedCall], outputs: Tensor) -> str | None:  # (N, *P, C)
+    """Say how a layer is used where that is not once, at one position of the outputs each."""
     if len(calls) > 1:
         return f"{len(calls)} times"
     positions = layer.rule.gradients(calls[0].module, calls[0].output)  # (H, N, S, G / H)
     if is_outer(positions):
         return None
-    groups, _, count, _ = positions.shape
+    groups, examples, count, _ = positions.shape
+    if groups == 1 and outputs.dim() > 2 and examples * count == outputs[..., 0].numel() and len(outputs) == examples:
+        return None
     return f"at {count} positions of each example" if groups == 1 else f"with {groups} groups"
 
 

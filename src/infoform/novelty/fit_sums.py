@@ -19,7 +19,8 @@ from infoform.novelty.moments import WIDE, MomentSums, example_weights
 from infoform.novelty.pooled import PooledInputs, pooling
 from infoform.novelty.ranks import choose_ranks
 
-OUTPUTS, LABELS = "outputs/", "labels/"  # rows that are of no layer; no module has such a name
+# rows that are of no layer; no module has such a name
+OUTPUTS, LABELS, STRANGENESS = "outputs/", "labels/", "strangeness/"
 
 
 class NoveltySums:
@@ -50,7 +51,7 @@ class NoveltySums:
         if self._pooled is not None:
             self._pooled.begin(batch)
 
-    def add(self, outputs: Tensor, targets: Tensor | None, numbers: Tensor) -> None:  # (N, C), (N, ...), (N,)
+    def add(self, outputs: Tensor, targets: Tensor | None, numbers: Tensor) -> None:  # (N, *P, C), (N, ...), (N,)
         """Add the examples of the forward pass that was just made; does nothing where nobody watches.
 
         Args:
@@ -66,10 +67,17 @@ class NoveltySums:
             self._pooled.observe = self._head is None
             self._pooled.observed.clear()
         pooled = {name: row for name, row in self._pooled.rows(len(outputs)).items() if name not in self.excluded}
-        rows: dict[str, Tensor] = {**pooled, OUTPUTS: outputs}
-        labels = self._likelihood.known_classes(outputs, targets)
-        if labels is not None:
-            rows[LABELS] = labels
+        rows: dict[str, Tensor] = dict(pooled)
+        if outputs.dim() > 2:  # positions have classes of their own, an example has none
+            strangeness = self._likelihood.example_strangeness(outputs)
+            rows[OUTPUTS] = outputs.new_zeros(len(outputs), 1)
+            if strangeness is not None:
+                rows[STRANGENESS] = strangeness
+        else:
+            rows[OUTPUTS] = outputs
+            labels = self._likelihood.known_classes(outputs, targets)
+            if labels is not None:
+                rows[LABELS] = labels
         self._pooled.calls.clear()
         examples = ExampleRows(numbers.cpu(), rows)
         left, returned = self._left_out.cut(examples)
@@ -131,12 +139,12 @@ class NoveltySums:
         layers = {name: one.gaussian(rank=ranks.layers) for name, one in moments.items()}
         classes = heads.gaussian(rank=ranks.head, class_rank=ranks.classes)
         left = self._left_out.examples()
-        rows = {name: one for name, one in left.rows.items() if name not in (OUTPUTS, LABELS)}
+        rows = {name: one for name, one in left.rows.items() if name not in (OUTPUTS, LABELS, STRANGENESS)}
         outputs = left.rows.get(OUTPUTS, torch.zeros(0, 1))
         known = KnownInputs.uncalibrated(layers, self._head, classes)
         if previous is not None:
             known = previous.merged(known)
-        return calibrated(known, rows, outputs, self._likelihood)
+        return calibrated(known, rows, outputs, self._likelihood, strangeness=left.rows.get(STRANGENESS))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what another object needs to go on after a batch, as tensors and plain values."""

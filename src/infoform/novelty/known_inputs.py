@@ -41,19 +41,22 @@ class KnownInputs:
         tables = 0 if self.calibration is None else self.calibration.nbytes
         return gaussians + self.centre.nbytes + self.spread.nbytes + tables
 
-    def scores(self, rows: Mapping[str, Tensor], outputs: Tensor, likelihood: Likelihood) -> Scores:
+    def scores(
+        self, rows: Mapping[str, Tensor], outputs: Tensor, likelihood: Likelihood, *, strangeness: Tensor | None = None
+    ) -> Scores:
         """Return how strange examples look.
 
         Args:
             rows: Pooled inputs (N, D) by layer; a layer that was not called looks as usual.
-            outputs: Of the trained network, (N, C).
+            outputs: Of the trained network, (N, C) or (N, *P, C).
             likelihood: What the outputs are for.
+            strangeness: Of the answers, (N,), where it is known and the outputs are not.
         """
         distances = self.distances(rows, outputs.shape[0])
         standardised = (distances - self.centre.to(distances)) / self.spread.to(distances)
         head = rows.get(self.head)
         near = outputs.new_zeros(outputs.shape[0]) if head is None else self.classes.log_distance(unit_length(head))
-        sight = Sight(standardised, near, outputs, likelihood)
+        sight = Sight(standardised, near, outputs, likelihood, strangeness)
         found = {name: part.score(sight) for name, part in PARTS.items()}
         return Scores({name: one.double() for name, one in found.items() if one is not None}, standardised)
 
@@ -93,7 +96,14 @@ def unit_length(rows: Tensor) -> Tensor:  # (N, D) -> (N, D)
     return functional.normalize(wide, dim=1, eps=torch.finfo(wide.dtype).tiny)
 
 
-def calibrated(known: KnownInputs, rows: Mapping[str, Tensor], outputs: Tensor, likelihood: Likelihood) -> KnownInputs:
+def calibrated(
+    known: KnownInputs,
+    rows: Mapping[str, Tensor],
+    outputs: Tensor,
+    likelihood: Likelihood,
+    *,
+    strangeness: Tensor | None = None,
+) -> KnownInputs:
     """Return what is known, calibrated on examples that are in none of the moments, beside those of an earlier fit.
 
     Args:
@@ -101,6 +111,7 @@ def calibrated(known: KnownInputs, rows: Mapping[str, Tensor], outputs: Tensor, 
         rows: Pooled inputs (n, D) of the examples, by layer.
         outputs: Of the trained network for these examples, (n, C).
         likelihood: What the outputs are for.
+        strangeness: Of the answers, (n,), where it is known and the outputs are not.
     """
     if len(outputs) == 0:
         return known
@@ -108,7 +119,7 @@ def calibrated(known: KnownInputs, rows: Mapping[str, Tensor], outputs: Tensor, 
         distances = known.distances(rows, len(outputs)).cpu()
         spread = distances.std(0).clamp_min(LEAST_DEVIATION)
         known = replace(known, centre=distances.mean(0).float(), spread=spread.float())
-    scores = known.scores(rows, outputs, likelihood)
+    scores = known.scores(rows, outputs, likelihood, strangeness=strangeness)
     trust = None if known.calibration is None else known.calibration.trust
     own = Calibration.of(scores, known.layer_names, source=LEFT_OUT, trust=trust)
     return replace(known, calibration=own if known.calibration is None else known.calibration.joined(own))

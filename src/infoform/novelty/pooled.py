@@ -12,12 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infoform.network.batches import Batch
+from infoform.network.batches import Batch, token_mask
 from infoform.network.hooks import hooked
 from infoform.network.last_layer import ObservedCall
 from infoform.network.layer import Layer
-
-MASKS = {"attention_mask": False, "src_key_padding_mask": True}  # arguments of models, and whether they mark padding
 
 
 @dataclass
@@ -76,15 +74,6 @@ def pooling(layers: Mapping[str, Layer], *, observe: bool = False) -> Iterator[P
 
     with hooked(layers, hook_of):
         yield pooled
-
-
-def token_mask(batch: Batch) -> Tensor | None:  # (N, T)
-    """Return which tokens of each example are no padding, where an argument of the model says so."""
-    for name, marks_padding in MASKS.items():
-        mask = batch.kwargs.get(name)
-        if isinstance(mask, Tensor) and mask.dim() == 2:
-            return mask == 0 if marks_padding else mask != 0
-    return None
 
 
 def _mean(calls: list[Tensor]) -> Tensor:

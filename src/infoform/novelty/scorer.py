@@ -41,20 +41,20 @@ class NoveltyScorer:
     def scores(self, batch: Batch) -> Scores:
         """Return how strange the examples of a batch look, before calibration."""
         with self.watching(batch) as pooled:
-            outputs = self.likelihood.check_outputs(plain_outputs(self.model, batch))
+            outputs = self.likelihood.arrange_outputs(plain_outputs(self.model, batch))
         return self.scores_of(pooled, outputs)
 
-    def scores_of(self, pooled: PooledInputs, outputs: Tensor) -> Scores:  # (N, C)
+    def scores_of(self, pooled: PooledInputs, outputs: Tensor) -> Scores:  # (N, *P, C)
         """Return the same from what was pooled in a forward pass, and its outputs."""
         return self.known.scores(pooled.rows(outputs.shape[0]), outputs.detach(), self.likelihood)
 
     def novelty(self, batch: Batch) -> Novelty:
         """Return the novelty of the examples of a batch."""
         with self.watching(batch) as pooled:
-            outputs = self.likelihood.check_outputs(plain_outputs(self.model, batch))
+            outputs = self.likelihood.arrange_outputs(plain_outputs(self.model, batch))
         return self.novelty_of(pooled, outputs)
 
-    def novelty_of(self, pooled: PooledInputs, outputs: Tensor) -> Novelty:  # (N, C)
+    def novelty_of(self, pooled: PooledInputs, outputs: Tensor) -> Novelty:  # (N, *P, C)
         """Return the same from what was pooled in a forward pass, and its outputs."""
         dtype = outputs.dtype if outputs.dtype.itemsize >= 4 else None
         return self.calibration.novelty(self.scores_of(pooled, outputs), dtype=dtype or outputs.float().dtype)

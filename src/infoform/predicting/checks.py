@@ -75,7 +75,7 @@ def _kind(value: Any) -> str:
 
 
 def _look(predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch, *, compares: bool) -> BatchCheck:
-    check_outputs = predictor.likelihood.check_outputs
+    check_outputs = predictor.likelihood.arrange_outputs
     with capturing(predictor.model, layers) as capture:
         if not compares:
             check_outputs(capture.forward(batch))

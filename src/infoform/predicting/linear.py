@@ -6,6 +6,7 @@ J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients (
 examples, each with a copy of the modules: most operations of a small layer are too short to be shared.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from infoform.common.threads import side_by_side
 from infoform.layers.base import is_outer
+from infoform.likelihoods.positions import positions_of
 from infoform.network.batches import Batch, batch_size, cut_batch, is_divisible
 from infoform.network.capture import Call, Capture, capturing
 from infoform.network.layer import Layer
@@ -39,7 +41,7 @@ Memory = dict[tuple[str, int], Tensor]  # of the gradients at each call of a lay
 
 def gaussian_outputs(
     predictor: "Predictor", batch: Batch, posteriors: Sequence[Posterior]
-) -> tuple[Tensor, Tensor]:  # -> (N, C), (V, N, C, C)
+) -> tuple[Tensor, Tensor]:  # -> (N, *P, C), (V, R, C, C)
     """Return mean and covariances of the outputs of the network made linear in its weights.
 
     Gradients, and Jacobians where they are formed, are found once for all posteriors.
@@ -50,7 +52,8 @@ def gaussian_outputs(
         posteriors: V posteriors of the same layers.
 
     Returns:
-        The mean (N, C), and a covariance of every example's outputs under each posterior (V, N, C, C).
+        The mean (N, C) or (N, *P, C), and a covariance of the outputs of every example, or of every position of it,
+        under each posterior, (V, N, C, C) or (V, R, C, C).
     """
     examples = batch_size(batch)
     check = predictor.checks.of(predictor, _layers_of(predictor, posteriors), batch)
@@ -124,7 +127,7 @@ class _LinearisedNetwork:
 
     def first_outputs(self, first: Batch) -> Tensor:  # -> (N, C)
         """Return the outputs of the first examples."""
-        outputs = self.predictor.likelihood.check_outputs(self.capture.forward(first))
+        outputs = self.predictor.likelihood.arrange_outputs(self.capture.forward(first))
         return outputs.detach()
 
     def gains_from_channels_last(self, outputs: Tensor) -> bool:
@@ -151,7 +154,7 @@ class _LinearisedNetwork:
         Of C outputs the gradients of 2 C-ths of the batch take about the memory of one plain backward pass; all
         threads together take 3 C-ths.
         """
-        count, put_out = outputs.shape[1], sum(self.capture.output_bytes) // len(outputs)
+        count, put_out = outputs.shape[-1], sum(self.capture.output_bytes) // len(outputs)
         each = max(1, put_out * count)
         threads = torch.get_num_threads() if outputs.device.type == "cpu" else 1
         if put_out * count * examples // outputs.dtype.itemsize < SMALL_WORK:
@@ -172,22 +175,28 @@ class _LinearisedNetwork:
         """Return the outputs of the parts that no other thread has taken, by their numbers."""
         return {number: self.outputs(part) for number, part in parts}
 
-    def outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (V, N, C, C)
+    def outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, *P, C), (V, R, C, C)
         """Return mean and covariances of the outputs for some examples."""
-        outputs = self.predictor.likelihood.check_outputs(self.capture.forward(batch))
+        outputs = self.predictor.likelihood.arrange_outputs(self.capture.forward(batch))
         for name, reason in self.capture.odd.items():
             raise ValueError(
                 f"layer '{name}' does not keep the examples of this batch apart: {reason}; predict one example at a "
                 "time, or with kind='linear-mc'."
             )
-        covariance = outputs.new_zeros(len(self.posteriors), *outputs.shape, outputs.shape[1], requires_grad=False)
+        examples, places, count = len(outputs), math.prod(positions_of(outputs)), outputs.shape[-1]
+        rows = outputs.reshape(examples, places, count)
         layers = self.predictor.layers
-        found = [
-            LayerGradients(layers[name], calls, [one.layers[name] for one in self.posteriors])
-            for name, calls in _collect(self.capture, outputs, self.memory).items()
-        ]
-        add_covariances(found, covariance, chunk=CHUNK_BYTES)
-        return outputs.detach(), covariance
+        covariances = []
+        for place in range(places):  # the covariance of a position with another is never formed
+            covariance = outputs.new_zeros(len(self.posteriors), examples, count, count, requires_grad=False)
+            found = [
+                LayerGradients(layers[name], calls, [one.layers[name] for one in self.posteriors])
+                for name, calls in _collect(self.capture, rows, place, self.memory).items()
+            ]
+            add_covariances(found, covariance, chunk=CHUNK_BYTES)
+            covariances.append(covariance)
+        every = covariances[0] if places == 1 else torch.stack(covariances, dim=2).flatten(1, 2)
+        return outputs.detach(), every
 
 
 @contextmanager
@@ -205,14 +214,14 @@ def _layers_of(predictor: "Predictor", posteriors: Sequence[Posterior]) -> dict[
     return {name: predictor.layers[name] for name in posteriors[0].layers}
 
 
-def _collect(capture: Capture, outputs: Tensor, memory: Memory) -> dict[str, list[LayerCall]]:
-    """Send every output back in turn; return what came back, by layer."""
+def _collect(capture: Capture, outputs: Tensor, place: int, memory: Memory) -> dict[str, list[LayerCall]]:
+    """Send every output (N, P, C) of a position back in turn; return what came back, by layer."""
     used: dict[str, dict[int, LayerCall]] = {}
     missing: dict[int, set[int]] = {}  # outputs that do not depend on a call
-    count = outputs.shape[1]
+    _, places, count = outputs.shape
     for index in range(count):
         vector = torch.zeros_like(outputs)
-        vector[:, index] = 1
+        vector[:, place, index] = 1
 
         def sink(name: str, calls: list[Call], index: int = index) -> None:
             of_layer = used.setdefault(name, {})
@@ -225,7 +234,7 @@ def _collect(capture: Capture, outputs: Tensor, memory: Memory) -> dict[str, lis
                 of_layer[key].gradients[:, index] = gradient
                 missing[key].discard(index)
 
-        capture.backward(outputs, vector, sink, last=index == count - 1)
+        capture.backward(outputs, vector, sink, last=(place, index) == (places - 1, count - 1))
     for calls in used.values():
         for key, call in calls.items():
             for index in missing[key]:

@@ -1,13 +1,16 @@
 """One prediction for all of a loader's data, by one process or several, and a warning where sampling has spoiled it."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler
 
+from infoform.common.ignored import counting
 from infoform.common.processes import Processes
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import Batch
@@ -16,7 +19,16 @@ from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchStore
-from infoform.prediction import Examples, Prediction, join_predictions, move_prediction, select_examples
+from infoform.prediction import (
+    Examples,
+    Prediction,
+    join_predictions,
+    join_targets,
+    move_prediction,
+    select_examples,
+)
+
+SCORED_ROWS = 2**16  # positions that a search or a calibration keeps of all data, about
 
 
 def predict_all(
@@ -74,11 +86,12 @@ def outputs_under(
     processes = Processes.running() if sampler is not None else Processes()
     with processes.together():
         under = predictor.raw_outputs_under(posteriors, batches, options, tick=tick)
-        targets = [
-            predictor.likelihood.check_targets(batch.targets, raw.plain)
-            for batch, raw in zip(batches, under[0], strict=True)
-            if batch.targets is not None
-        ]
+        under, targets = _with_targets(predictor, under, batches)
+        if sampler is not None and any(raw.examples is not None for raw in under[0]):
+            raise ValueError(
+                "a search on outputs with positions is made by one process, and this loader has a DistributedSampler; "
+                "tune in one process and load its posterior in the others."
+            )
         given = torch.cat(targets) if batches and len(targets) == len(batches) else None
         whole: list[RawOutputs] = []
         every = given
@@ -90,6 +103,72 @@ def outputs_under(
             whole.append(joined[0])
             every = joined[1]
     return whole, every
+
+
+def _with_targets(
+    predictor: Predictor, under: list[list[RawOutputs]], batches: Sequence[Batch]
+) -> tuple[list[list[RawOutputs]], list[Tensor]]:
+    """Return outputs with the rows alone that are scored, and the targets of these.
+
+    Rows are positions where there are some: those that have a target and, of very many, some of every example, the same
+    under each posterior and in each trial.
+    """
+    likelihood, targets, start = predictor.likelihood, [], 0
+    total = max(1, sum(raw.num_examples for raw in under[0]))
+    found: list[list[RawOutputs]] = [[] for _ in under]
+    for number, batch in enumerate(batches):
+        parts = [raws[number] for raws in under]
+        first = parts[0]
+        if batch.targets is None or not first.positions:
+            if batch.targets is not None:
+                targets.append(likelihood.arrange_targets(batch.targets, first.plain))
+        else:
+            arranged = first.arranged
+            matched = likelihood.row_targets(likelihood.arrange_targets(batch.targets, arranged), arranged)
+            assert matched.targets is not None
+            rows = torch.arange(len(first), device=first.plain.device) if matched.rows is None else matched.rows
+            kept = _some_of_each(rows // math.prod(first.positions), most_positions(total), seed=start)
+            targets.append(matched.targets[kept.to(matched.targets.device)])
+            examples = rows[kept] // math.prod(first.positions) + start
+            parts = [replace(select_examples(raw, rows[kept]), positions=(), examples=examples) for raw in parts]
+        for raws, part in zip(found, parts, strict=True):
+            raws.append(part)
+        start += first.num_examples
+    return found, targets
+
+
+def scored_rows(prediction: Prediction, targets: Tensor) -> tuple[Prediction, Tensor, Tensor | None]:
+    """Return a prediction and targets with a row for every position that is scored, and the example of each row.
+
+    Args:
+        prediction: at positions or not.
+        targets: as `Laplace.predict_loader` returns them.
+
+    Returns:
+        Both as they are, and None, where there are no positions.
+    """
+    if not prediction.positions:
+        return prediction, targets, None
+    there = counting(targets, 1 + len(prediction.positions)).to(prediction.epistemic.device)
+    rows, kept = prediction.as_rows(there)
+    examples = kept // math.prod(prediction.positions)
+    some = _some_of_each(examples, most_positions(len(prediction)), seed=0)
+    given = targets.flatten(0, len(prediction.positions))[kept[some].to(targets.device)]
+    return select_examples(rows, some), given, examples[some]
+
+
+def most_positions(examples: int) -> int:
+    """Return how many positions of an example are scored, at most, where there are so many examples."""
+    return max(1, SCORED_ROWS // examples)
+
+
+def _some_of_each(examples: Tensor, most: int, *, seed: int) -> Tensor:  # (r,), in order -> (k,)
+    """Return places of at most so many rows of each example, at random, in their order."""
+    order = torch.rand(len(examples), generator=torch.Generator().manual_seed(seed)).to(examples.device)
+    ranked = (examples.double() + order).argsort()  # by example, and in random order within
+    _, counts = examples.unique_consecutive(return_counts=True)
+    within = torch.arange(len(examples), device=examples.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return ranked[within < most].sort().values
 
 
 def join_processes(
@@ -113,7 +192,10 @@ def join_processes(
     given = [one for _, one, _ in found if one is not None]
     device = "cpu" if prediction is None else prediction.plain.device
     joined = move_prediction(select_examples(join_predictions([one for one, _, _ in found]), order), device)
-    return joined, torch.cat(given)[order].to(device) if len(given) == len(found) else None
+    if len(given) < len(found):
+        return joined, None
+    axes = len(joined.positions) if isinstance(joined, Prediction) else 0
+    return joined, join_targets(given, axes)[order].to(device)
 
 
 def warn_if_worse(kind: str, prediction: Prediction, targets: Tensor | None, *, likelihood: Likelihood) -> bool:

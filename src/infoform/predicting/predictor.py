@@ -1,5 +1,6 @@
 """Predictions from a posterior: networks with sampled weights, or the network made linear in its weights (kinds.py)."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,7 +15,8 @@ from torch.func import functional_call
 from infoform.common.checks import check_choice, check_whole
 from infoform.common.randomness import isolated
 from infoform.likelihoods import LINKS, GaussianOutputs, Likelihood, OutputCovariance
-from infoform.network.batches import Batch, batch_size, device_of, read_outputs, split_batch
+from infoform.likelihoods.positions import as_rows, positions_of
+from infoform.network.batches import Batch, batch_size, device_of, read_outputs, split_batch, token_mask
 from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
 from infoform.network.private_copy import PrivateCopies
@@ -37,7 +39,7 @@ from infoform.predicting.linear import gaussian_outputs
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.predicting.resumable_batches import BatchCodec, BatchStore, over_batches
 from infoform.predicting.sampled_networks import SampledNetworks
-from infoform.prediction import Novelty, Prediction, join_predictions, select_examples
+from infoform.prediction import Novelty, Prediction, join_predictions, join_targets, select_examples
 
 EXAMPLES = 1024  # whose covariances are found at a time, where there are few outputs
 PART_BYTES = 16 * 2**20  # of drawn outputs and of their covariances held at a time, where there are many outputs
@@ -77,6 +79,7 @@ class Predictor:
     posterior: Posterior
     temperature: float = 1.0  # T that logits are divided by
     num_outputs: int | None = None  # C, where it is known before a forward pass
+    positions: int = 1  # P, of the examples of the fit at most
     novelty: NoveltyScorer | None = None  # where predictions tell how strange their inputs look
     copies: PrivateCopies | None = None  # of the user's model, where they are kept
     checks: PredictionChecks = field(default_factory=PredictionChecks, repr=False)
@@ -162,7 +165,7 @@ class Predictor:
             last = outputs_and_inputs(self, _check_size(batch)) if self._may_be_last else None
             if last is None:
                 mean, covariances = gaussian_outputs(self, batch, posteriors)
-                every = [RawOutputs(mean, covariance, kind="linear") for covariance in covariances]
+                every = [_raw(mean, covariance, kind="linear") for covariance in covariances]
             else:
                 every = [replace(self, posterior=one)._of_last_layer(*last) for one in posteriors]
             for outputs, raw in zip(under, every, strict=True):
@@ -180,9 +183,13 @@ class Predictor:
             prediction = self._from_gaussian(raw, raw.covariance, options, noise=noise)
         else:
             prediction = self._from_last_layer(raw, options, noise=noise)
-        if options.kind == AUTO and raw.plain.shape[1] > MANY_OUTPUTS:
+        if options.kind == AUTO and raw.plain.shape[1] * math.prod(raw.positions) > MANY_OUTPUTS:
             prediction = replace(prediction, samples=None)  # of a loader's data they would be M times the outputs
-        return replace(prediction, kind=raw.kind, reason=raw.reason)
+        prediction = replace(prediction, kind=raw.kind, reason=raw.reason)
+        if not raw.positions:
+            return prediction
+        mask = None if raw.mask is None else raw.mask.view(-1, *raw.positions)
+        return prediction.at_positions(raw.positions, mask)
 
     def predict_parts(
         self,
@@ -203,15 +210,18 @@ class Predictor:
             for given, prediction in results:
                 parts.append(prediction)
                 if given is not None:
-                    targets.append(self.likelihood.check_targets(given, prediction.plain))
-        return parts, torch.cat(targets) if parts and len(targets) == len(parts) else None
+                    arranged = self.likelihood.arrange_targets(given, prediction.plain)
+                    self.likelihood.row_targets(arranged, prediction.plain)  # checks their values
+                    targets.append(arranged)
+        whole = parts and len(targets) == len(parts)
+        return parts, join_targets(targets, len(parts[0].positions)) if whole else None
 
-    def outputs(self, batch: Batch) -> Tensor:  # -> (N, C)
+    def outputs(self, batch: Batch) -> Tensor:  # -> (N, *P, C)
         """Return the trained network's own outputs."""
         with evaluation_mode(self.model), torch.no_grad():
-            return self.forward(batch, self.buffers())
+            return self._arranged(batch, self.buffers())
 
-    def linear(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, C), (N, C, C)
+    def linear(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, *P, C), (R, C, C)
         """Return mean and covariance of the outputs of the network made linear in its weights."""
         mean, covariances = gaussian_outputs(self, batch, [self.posterior])
         return mean, covariances[0]
@@ -220,10 +230,13 @@ class Predictor:
         """Return networks with sampled weights, exact or linear in the weights, which run over many batches."""
         return SampledNetworks(self, linear)
 
-    def forward(self, batch: Batch, state: dict[str, Tensor]) -> Tensor:  # -> (N, C)
-        """Return the outputs of the model with these parameters and buffers in place of its own."""
+    def forward(self, batch: Batch, state: dict[str, Tensor]) -> Tensor:  # -> (R, C)
+        """Return the outputs of the model with these parameters and buffers in place of its own, as rows."""
+        return as_rows(self._arranged(batch, state))
+
+    def _arranged(self, batch: Batch, state: dict[str, Tensor]) -> Tensor:  # -> (N, *P, C)
         outputs = functional_call(self.model, state, batch.args, batch.kwargs)
-        return self.likelihood.check_outputs(read_outputs(outputs))
+        return self.likelihood.arrange_outputs(read_outputs(outputs))
 
     def buffers(self) -> dict[str, Tensor]:
         """Return copies of the model's buffers, which a forward pass may overwrite."""
@@ -244,7 +257,7 @@ class Predictor:
         """Return the way of predicting, as far as it is known before a forward pass."""
         if options.kind != AUTO:
             return KindChoice(options.kind, ASKED)
-        return KindChoice("linear", LAST) if self._may_be_last else choose_kind(self.num_outputs)
+        return KindChoice("linear", LAST) if self._may_be_last else choose_kind(self.num_outputs, self.positions)
 
     def _sampled_outputs(
         self,
@@ -256,31 +269,36 @@ class Predictor:
         tick: Callable[[int], None] | None = None,
     ) -> Iterator[RawOutputs]:
         networks = self.sampled(linear=choice.kind == "linear-mc")
-        for drawn in networks.over(batches, samples=options.samples, seed=options.seed, often=often, tick=tick):
-            yield RawOutputs(drawn.plain, samples=drawn.outputs, kind=choice.kind, reason=choice.reason)
+        masks: deque[Tensor | None] = deque()  # of batches that are read, and not yet predicted
+        read = _noting(batches, lambda batch: masks.append(token_mask(batch)))
+        for drawn in networks.over(read, samples=options.samples, seed=options.seed, often=often, tick=tick):
+            mask, kind, reason = masks.popleft(), choice.kind, choice.reason
+            yield _raw(drawn.plain, samples=drawn.outputs, mask=mask, kind=kind, reason=reason)
 
     def _last_layer_outputs(self, batch: Batch) -> RawOutputs | None:
         """Return the outputs by one forward pass, where the last layer alone has a posterior."""
         found = outputs_and_inputs(self, batch) if self._may_be_last else None
         if found is None:
             return None
-        return self._of_last_layer(*found)
+        return self._of_last_layer(*found, mask=token_mask(batch))
 
-    def _of_last_layer(self, plain: Tensor, inputs: Tensor) -> RawOutputs:  # (N, C), (N, A)
+    def _of_last_layer(self, plain: Tensor, inputs: Tensor, *, mask: Tensor | None = None) -> RawOutputs:
         (layer,) = self.posterior.layers.values()
         covariance = None
-        if plain.shape[1] <= MANY_OUTPUTS:
+        if plain.shape[-1] <= MANY_OUTPUTS:
             parts = [self._last_layer_covariance(part).dense() for part in inputs.split(EXAMPLES)]
             covariance = torch.cat(parts).to(plain)
-        return RawOutputs(plain, covariance, inputs=inputs, layer=layer, kind="linear", reason=LAST)
+        return _raw(plain, covariance, inputs=inputs, layer=layer, kind="linear", reason=LAST, mask=mask)
 
     def _all_layers_outputs(self, batch: Batch, options: PredictOptions) -> RawOutputs:
         """Return the outputs in closed form for any layers, or sampled ones where "auto" takes these."""
-        choice = choose_kind(self.num_outputs) if options.kind == AUTO else KindChoice(options.kind, ASKED)
+        choice = (
+            choose_kind(self.num_outputs, self.positions) if options.kind == AUTO else KindChoice(options.kind, ASKED)
+        )
         if choice.kind == "linear-mc":  # the only layer with a posterior is not the last, as it turned out
             (raw,) = self._sampled_outputs([batch], choice, options)
             return raw
-        return RawOutputs(*self.linear(batch), kind=choice.kind, reason=choice.reason)
+        return _raw(*self.linear(batch), kind=choice.kind, reason=choice.reason, mask=token_mask(batch))
 
     def _last_layer_covariance(self, inputs: Tensor) -> OutputCovariance:  # (N, A)
         (layer,) = self.posterior.layers.values()
@@ -356,11 +374,11 @@ class Predictor:
             for raw in raws:
                 parts.append(self.from_outputs(raw, options, noise=noise))
                 if tick is not None:
-                    tick(len(raw))
+                    tick(raw.num_examples)
             if self.novelty is None or pooled is None or last is None:
                 novelty = self._novelty_of(batch)
             else:  # the forward pass has shown the other layers, too
-                novelty = self.novelty.novelty_of(pooled, last.plain)
+                novelty = self.novelty.novelty_of(pooled, last.arranged)
             prediction = parts[0] if len(parts) == 1 else join_predictions(parts)
             yield replace(prediction, input_novelty=novelty)
 
@@ -371,8 +389,17 @@ class Predictor:
         """Give the outputs of as many examples at a time as their C × C covariances allow."""
         count = batch_size(batch)
         if self.num_outputs is not None:
-            count = max(1, min(count, COVARIANCE_BYTES // (8 * self.num_outputs**2)))
+            count = max(1, min(count, COVARIANCE_BYTES // (8 * self.positions * self.num_outputs**2)))
         return (self._all_layers_outputs(part, options) for part in split_batch(batch, count))
+
+
+def _raw(
+    plain: Tensor, covariance: Tensor | None = None, *, mask: Tensor | None = None, **fields: Any
+) -> RawOutputs:  # (N, *P, C), (R, C, C)
+    """Return outputs as rows, with the positions that these are of."""
+    fits = mask is not None and mask.shape == plain.shape[:-1]
+    rows = mask.flatten() if fits and mask is not None else None
+    return RawOutputs(as_rows(plain), covariance, positions=positions_of(plain), mask=rows, **fields)
 
 
 def _noting(batches: Iterable[Batch], note: Callable[[Batch], None]) -> Iterator[Batch]:

@@ -2,8 +2,11 @@
 
 linear            f ~ N(plain, covariance), the covariance being there or known from the last layer's inputs
 mc, linear-mc     f_1, ..., f_M of sampled networks
+
+Outputs at several positions of an example are rows here, one a position: N stands for rows.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,9 +27,22 @@ class RawOutputs:
     layer: LayerPosterior | None = None  # that posterior, where it is not the predictor's own
     kind: str = ""  # how they were had
     reason: str = ""  # and why so
+    positions: tuple[int, ...] = ()  # *P of the rows of an example, which follow each other; none where there are none
+    mask: Tensor | None = None  # (N,) rows that are no padding, where it is known
+    examples: Tensor | None = None  # (N,) the example of every row, where only some of its positions are there
 
     def __len__(self) -> int:
         return len(self.plain)
+
+    @property
+    def num_examples(self) -> int:
+        """Return the number of examples, all of whose positions are there."""
+        return len(self) // math.prod(self.positions)
+
+    @property
+    def arranged(self) -> Tensor:  # (N, *P, C)
+        """Return the trained network's outputs with the positions of an example together."""
+        return self.plain.unflatten(0, (-1, *self.positions)) if self.positions else self.plain
 
     @property
     def spread(self) -> Tensor:  # (1, N, C * C) or (M, N, C)

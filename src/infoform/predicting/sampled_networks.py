@@ -42,8 +42,8 @@ LINEAR_BYTES = 8 * 2**20  # of the largest output of a layer, for all examples a
 class SampledOutputs:
     """What the sampled networks, and the trained one, put out for a batch."""
 
-    outputs: Tensor  # (M, N, C): of the sampled networks
-    plain: Tensor  # (N, C): of the trained one
+    outputs: Tensor  # (M, N, C): of the sampled networks; with positions, (M, R, C) of all rows
+    plain: Tensor  # (N, *P, C): of the trained one
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch.utils.data import DistributedSampler
 
 from infoform.common.progress import progress_bar
 from infoform.common.same_work import Identity
+from infoform.likelihoods.positions import as_rows
 from infoform.network.batches import Batch, batch_size, device_of
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.over_loader import outputs_under
@@ -48,6 +49,7 @@ class Tuned:
     note: str = ""  # what a user should know of the choice
     answers: Answers | None = None  # to all data at the choice, where the search has predicted them there
     targets: Tensor | None = None
+    examples: Tensor | None = None  # of every row of these, where rows are positions
 
 
 @dataclass
@@ -97,7 +99,8 @@ class ValidationSearch:
         if compared is None or self._has_other_networks(best):
             return tuned
         profile = compared.profiles[compared.chosen]
-        return replace(tuned, answers=self.scorer.spread.over(profile.raw)(profile.value), targets=compared.targets)
+        answers = self.scorer.spread.over(profile.raw)(profile.value)
+        return replace(tuned, answers=answers, targets=compared.targets, examples=profile.raw.examples)
 
     def _listed(
         self, precisions: list[float], bar: Callable[[str, int | None], Callable[[int], None]]
@@ -181,10 +184,7 @@ class ValidationSearch:
         plan = rounds(pairs=self.search.trials, examples=every.examples, samples=options.samples)
         parts = {one.step: self._part(every, one.step) for one in plan}
         if self.data.sampler is None:  # before hundreds of predictions of parts, which may lack a class
-            plain = RawOutputs(
-                torch.cat([self._readable(partial(self.predictor.outputs, b), [b]) for b in every.batches])
-            )
-            self._checked(plain, _targets(every.batches))
+            self._check_plain(every.batches)
 
         def score(count: float, tau: float, current: Round) -> Trial:
             part = parts[current.step]
@@ -251,6 +251,22 @@ class ValidationSearch:
                 ) from error
             raise
 
+    def _check_plain(self, batches: list[Batch]) -> None:
+        """Look at outputs and targets of the network alone."""
+        outputs = [self._readable(partial(self.predictor.outputs, batch), [batch]) for batch in batches]
+        targets = _targets(batches)
+        if all(one.dim() < 3 for one in outputs):
+            self._checked(RawOutputs(torch.cat(outputs)), targets)
+            return
+        likelihood, found = self.predictor.likelihood, []
+        for batch, one in zip(batches, outputs, strict=True):
+            if batch.targets is None:
+                raise ValueError(NO_TARGETS)
+            own = likelihood.row_targets(likelihood.arrange_targets(batch.targets, one), one)
+            assert own.targets is not None
+            found.append((own.of(as_rows(one)), own.targets))
+        self._checked(RawOutputs(torch.cat([one for one, _ in found])), torch.cat([one for _, one in found]))
+
     def _checked(self, outputs: RawOutputs, targets: Tensor | None) -> tuple[RawOutputs, Tensor]:
         if targets is None:
             raise ValueError(NO_TARGETS)
@@ -315,6 +331,8 @@ class ValidationSearch:
 
 
 def _targets(batches: list[Batch]) -> Tensor | None:
-    """Return the targets, where every batch has them."""
+    """Return the targets, where every batch has them and they are one an example."""
     given = [batch.targets for batch in batches if batch.targets is not None]
-    return torch.cat(given) if batches and len(given) == len(batches) else None
+    if not batches or len(given) < len(batches) or len({one.shape[1:] for one in given}) > 1:
+        return None
+    return torch.cat(given)

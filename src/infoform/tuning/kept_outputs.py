@@ -54,7 +54,9 @@ class KeptOutputs:
             return self.found[name]
         prefix = f"{name}/"
         own = {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
-        return RawOutputs(own["plain"], own.get("covariance"), own.get("samples")) if own else None
+        if not own:
+            return None
+        return RawOutputs(own["plain"], own.get("covariance"), own.get("samples"), examples=own.get("examples"))
 
     def put(self, outputs: dict[str, RawOutputs], targets: dict[str, Tensor]) -> None:
         """Keep outputs and targets by their names."""
@@ -63,7 +65,7 @@ class KeptOutputs:
         for name, raw in outputs.items():
             if raw.covariance is None and raw.samples is None:
                 continue  # which are known from the posterior alone
-            fields = {"plain": raw.plain, "covariance": raw.covariance, "samples": raw.samples}
+            fields = {name: getattr(raw, name) for name in ("plain", "covariance", "samples", "examples")}
             self.tensors |= {f"{name}/{key}": value for key, value in fields.items() if value is not None}
         if self.path is not None:
             files.write_file(self.path, self.tensors, {"settings": dict(self.identity.values)})

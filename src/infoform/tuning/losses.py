@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from infoform.likelihoods import Likelihood
 from infoform.metrics import BINS
 from infoform.prediction import Prediction
 
@@ -22,12 +23,16 @@ class Answers:
 
     value: Tensor  # (N, C): probabilities of classes or labels, or means of numbers
     variance: Tensor | None = None  # (N, C): of numbers
+    log_density: Callable[[Tensor], Tensor] | None = None  # of targets, (N,), of a likelihood that has its own
 
     @classmethod
-    def of(cls, prediction: Prediction) -> "Answers":
-        """Return what a prediction is scored by."""
+    def of(cls, prediction: Prediction, likelihood: Likelihood | None = None) -> "Answers":
+        """Return what a prediction is scored by; a likelihood with a density of its own is scored by that."""
         numbers = prediction.probs is None
-        return cls(prediction.value, prediction.variance if numbers else None)
+        density = None
+        if likelihood is not None and likelihood.own_density and prediction.draws is not None:
+            density = partial(likelihood.log_density, prediction)
+        return cls(prediction.value, prediction.variance if numbers else None, density)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,15 @@ class Terms:
 
     values: Tensor  # (N, k), in float64
     absolute: bool = False  # whether the score is the sum of absolute means, as in the calibration error
+
+    def by_example(self, examples: Tensor | None) -> "Terms":  # (N,)
+        """Return the terms of examples of which these are rows, with the same score; None for one row an example."""
+        if examples is None or len(examples) == 0:
+            return self
+        _, places = examples.to(self.values.device).unique(return_inverse=True)
+        count = int(places.max()) + 1
+        sums = self.values.new_zeros(count, self.values.shape[1]).index_add_(0, places, self.values)
+        return Terms(sums * (count / len(self.values)), self.absolute)
 
     def score(self) -> float:
         """Return the score of all examples."""
@@ -54,6 +68,8 @@ Objective = Callable[[Answers, Tensor], Terms]
 
 def nll_terms(answers: Answers, targets: Tensor) -> Terms:
     """Return −log p(target) of every example; the mean over labels or numbers where there are several."""
+    if answers.log_density is not None:
+        return Terms(-answers.log_density(targets).double().unsqueeze(1))
     value = answers.value.double()
     if answers.variance is not None:
         normal = torch.distributions.Normal(value, answers.variance.double().sqrt(), validate_args=False)

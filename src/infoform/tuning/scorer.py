@@ -78,7 +78,7 @@ class Scorer:
         if not _is_finite(raw):
             return Profile(raw, 1.0, None)
         answers_at = None if self._has_own_scores else self.spread.over(raw)  # what all values share is computed once
-        terms_of = self._terms_of(raw, targets)
+        terms_of = self._by_example(raw, self._terms_of(raw, targets))
         terms_at = self._own_terms(raw, targets) if answers_at is None else lambda one: terms_of(answers_at(one))
         if value is None and self.spread.free == "nothing":
             value = self.spread.temperature
@@ -88,11 +88,10 @@ class Scorer:
                 least = 1.0
             value = best_temperature(lambda one: terms_at(one).score(), near=near, roughly=roughly, least=least)
         if answers_at is None:
-            right = accuracy_terms(self.spread.over(raw)(value), targets) if self.objective == "ece" else None
+            right = self._right(raw, self.spread.over(raw)(value), targets)
             return Profile(raw, value, terms_at(value), right)
         answers = answers_at(value)
-        right = accuracy_terms(answers, targets) if self.objective == "ece" else None
-        return Profile(raw, value, terms_of(answers), right, answers)
+        return Profile(raw, value, terms_of(answers), self._right(raw, answers, targets), answers)
 
     def trial(self, profile: Profile, targets: Tensor, *, count: float, tau: float, estimated: bool = False) -> Trial:
         """Return the trial with all its scores; infinity where outputs are not finite."""
@@ -119,6 +118,14 @@ class Scorer:
     def _has_own_scores(self) -> bool:
         """Whether a user's likelihood has scores of its own, of which no example's share is known."""
         return type(self.spread.predictor.likelihood).scores is not Likelihood.scores
+
+    def _right(self, raw: RawOutputs, answers: Answers, targets: Tensor) -> Terms | None:
+        return accuracy_terms(answers, targets).by_example(raw.examples) if self.objective == "ece" else None
+
+    @staticmethod
+    def _by_example(raw: RawOutputs, terms_of: Callable[[Answers], Terms]) -> Callable[[Answers], Terms]:
+        """Return what gives the terms of examples, of which rows may be positions: these go together."""
+        return lambda answers: terms_of(answers).by_example(raw.examples)
 
     def _terms_of(self, raw: RawOutputs, targets: Tensor) -> Callable[[Answers], Terms]:
         """Return what gives the terms of answers to these examples."""
@@ -162,7 +169,7 @@ def all_right(outputs: Tensor, targets: Tensor) -> bool:  # (N, C) logits, (N,) 
 
 def plain_outputs(raw: RawOutputs) -> RawOutputs:
     """Return the outputs of the trained network alone."""
-    return RawOutputs(raw.plain, samples=raw.plain.unsqueeze(0))
+    return RawOutputs(raw.plain, samples=raw.plain.unsqueeze(0), examples=raw.examples)
 
 
 def _is_finite(raw: RawOutputs) -> bool:

@@ -36,7 +36,7 @@ class Spread:
         """Return what gives the answers for a value; what all values share is computed once."""
         likelihood = self.predictor.likelihood
         if not likelihood.has_logits:
-            return lambda value: Answers.of(self.prediction(raw, value))
+            return lambda value: Answers.of(self.prediction(raw, value), likelihood)
         if raw.samples is not None:
             at = likelihood.answers_at_temperatures(raw.samples)
             return lambda value: Answers(at(value))

@@ -14,4 +14,4 @@ class Answer(Part):
     trusted: ClassVar[bool] = True
 
     def score(self, sight: Sight) -> Tensor | None:
-        return sight.likelihood.answer_strangeness(sight.outputs)
+        return sight.likelihood.example_strangeness(sight.outputs) if sight.strangeness is None else sight.strangeness

@@ -15,8 +15,9 @@ class Sight:
 
     distances: Tensor  # (N, L): by layer, log distance to known inputs, standardised on known examples
     head: Tensor  # (N,): log distance of the last layer's inputs, scaled to length 1, to the nearest class
-    outputs: Tensor  # (N, C): of the trained network
+    outputs: Tensor  # (N, C) or (N, *P, C): of the trained network
     likelihood: Likelihood
+    strangeness: Tensor | None = None  # (N,): of the answers, where the outputs are not known any more
 
 
 class Part(ABC):
