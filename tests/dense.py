@@ -12,12 +12,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, Distribution, Normal
+from torch.distributions import Bernoulli, Categorical, Distribution, NegativeBinomial, Normal, Poisson
 from torch.func import functional_call, grad, jacrev, vjp
 from torch.utils.hooks import RemovableHandle
 
 from infoform.common.randomness import UniformStream
-from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
+from infoform.likelihoods import (
+    Classification,
+    HeteroscedasticRegression,
+    Likelihood,
+    MultiLabel,
+    Ordinal,
+    Regression,
+)
+from infoform.likelihoods import NegativeBinomial as NegativeBinomialCounts
+from infoform.likelihoods import Poisson as PoissonCounts
 
 RTOL = 1e-9
 
@@ -129,6 +138,17 @@ def log_prob(likelihood: Likelihood, output: Tensor, target: Tensor) -> Tensor: 
         density: Distribution = Categorical(logits=output, validate_args=False)
     elif isinstance(likelihood, MultiLabel):
         density = Bernoulli(logits=output, validate_args=False)
+    elif isinstance(likelihood, HeteroscedasticRegression):
+        mean, log_variance = output.chunk(2)
+        density = Normal(mean, (log_variance / 2).exp(), validate_args=False)
+    elif isinstance(likelihood, PoissonCounts):
+        density = Poisson(output.exp(), validate_args=False)
+    elif isinstance(likelihood, NegativeBinomialCounts):
+        shape = output.new_tensor(1 / likelihood.dispersion)
+        density = NegativeBinomial(shape, logits=output - shape.log(), validate_args=False)
+    elif isinstance(likelihood, Ordinal):
+        below = (output.new_tensor(likelihood.thresholds) - output).sigmoid()
+        density = Categorical(torch.cat([below, below.new_ones(1)]).diff(prepend=below.new_zeros(1)))
     else:
         assert isinstance(likelihood, Regression)
         scales = output.new_tensor(likelihood.scales or [1.0] * len(output))

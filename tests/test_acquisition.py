@@ -12,7 +12,8 @@ import infoform
 from dense import assert_close
 from flat import flat_laplace
 from infoform.acquisition import SCORES, condition
-from infoform.likelihoods import LIKELIHOODS, Classification, MultiLabel, Regression
+from infoform.likelihoods import Classification, MultiLabel, Regression
+from likelihood_cases import WITH_THREE_OUTPUTS
 
 KINDS = ("linear-mc", "mc")
 
@@ -49,7 +50,7 @@ def choose(laplace: infoform.Laplace, inputs: Tensor, n: int, **options: Any) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("by", SCORES)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", WITH_THREE_OUTPUTS)
 def test_one_point_is_the_best_score(likelihood: str, by: str, kind: str) -> None:
     laplace, inputs = fitted(likelihood), normal(30, 3, seed=5)
     prediction = laplace.predict(inputs, kind=kind, samples=20, seed=4)
@@ -115,7 +116,7 @@ def test_a_certain_answer_changes_nothing() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("by", SCORES)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", WITH_THREE_OUTPUTS)
 def test_a_greedy_batch_does_not_take_near_duplicates(likelihood: str, by: str, kind: str) -> None:
     laplace = fitted(likelihood)
     laplace.noise = 0.1 if likelihood == "regression" else None

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from infoform.curvature.curvature import Curvature
     from infoform.export import Export
     from infoform.laplace import Laplace, load
-    from infoform.likelihoods import Classification, Likelihood, MultiLabel, Regression
+    from infoform.likelihoods import (
+        Classification,
+        HeteroscedasticRegression,
+        Likelihood,
+        MultiLabel,
+        NegativeBinomial,
+        Ordinal,
+        Poisson,
+        Regression,
+    )
     from infoform.likelihoods.own_data import UntrainedWarning
     from infoform.network.coverage import Coverage
     from infoform.options import FitOptions
@@ -36,7 +45,16 @@ _HOMES = {
     "curvature.curvature": ("Curvature",),
     "export": ("Export",),
     "laplace": ("Laplace", "load"),
-    "likelihoods": ("Classification", "Likelihood", "MultiLabel", "Regression"),
+    "likelihoods": (
+        "Classification",
+        "HeteroscedasticRegression",
+        "Likelihood",
+        "MultiLabel",
+        "NegativeBinomial",
+        "Ordinal",
+        "Poisson",
+        "Regression",
+    ),
     "likelihoods.own_data": ("UntrainedWarning",),
     "network.coverage": ("Coverage",),
     "options": ("FitOptions",),
@@ -75,6 +93,7 @@ __all__ = [
     "Export",
     "FitOptions",
     "Full",
+    "HeteroscedasticRegression",
     "Inf",
     "Isotropic",
     "Kfac",
@@ -83,8 +102,11 @@ __all__ = [
     "LayerPrior",
     "Likelihood",
     "MultiLabel",
+    "NegativeBinomial",
     "Novelty",
+    "Ordinal",
     "Plan",
+    "Poisson",
     "Posterior",
     "Prediction",
     "Prior",

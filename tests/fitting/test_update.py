@@ -24,6 +24,7 @@ from infoform.curvature.eigenbasis import Eigenbasis
 from infoform.curvature.merge import merge_fits
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS, Likelihood
 from infoform.posteriors import PRESETS, STRUCTURES
+from likelihood_cases import WITH_THREE_OUTPUTS
 from models import MODELS
 
 EVERY = [*STRUCTURES, *PRESETS]
@@ -78,7 +79,7 @@ def test_an_update_is_the_fit_on_both_where_no_basis_is_needed(case: str, struct
     )
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", WITH_THREE_OUTPUTS)
 @pytest.mark.parametrize("fisher", FISHER_KINDS)
 def test_an_update_is_the_fit_on_both_for_every_likelihood(likelihood: str, fisher: str) -> None:
     first, second = make_data("linear", likelihood=likelihood)

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from infoform.layers.base import pool_positions
-from infoform.network.batches import Batch
+from infoform.network.batches import Batch, token_mask
 from infoform.network.coverage import find_layers
-from infoform.novelty.pooled import pooling, token_mask
+from infoform.novelty.pooled import pooling
 from models import MODELS, Recurrent
 
 

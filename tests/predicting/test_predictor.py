@@ -24,6 +24,7 @@ from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.linear import gaussian_outputs
 from infoform.predicting.predictor import KINDS, Predictor
 from infoform.prediction import TEXTS, Prediction
+from likelihood_cases import WITH_THREE_OUTPUTS
 from models import MODELS, Case, TokenPool, Wrapped
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by torch's own jvp, once
@@ -70,7 +71,7 @@ CASES: dict[str, Case] = MODELS | {
     "layers that reach some outputs": Case(Heads, (4,), ("shared", "one", "two")),
     "tokens that reach some outputs": Case(TokenHeads, (3, 4), ("tokens", "positions")),
 }
-ALL_LIKELIHOODS: dict[str, Likelihood] = {name: kind() for name, kind in LIKELIHOODS.items()} | {
+ALL_LIKELIHOODS: dict[str, Likelihood] = {name: LIKELIHOODS[name]() for name in WITH_THREE_OUTPUTS} | {
     "regression with a noise for each output": Regression(noise=[0.5, 2.0, 1.5])
 }
 PRIORS: dict[str, tuple[str, int]] = {

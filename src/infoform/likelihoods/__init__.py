@@ -3,19 +3,27 @@
 from infoform.likelihoods.base import FISHER_KINDS, LINKS, DataSummary, Likelihood
 from infoform.likelihoods.classification import Classification
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
+from infoform.likelihoods.heteroscedastic import HeteroscedasticRegression
 from infoform.likelihoods.multilabel import MultiLabel
+from infoform.likelihoods.negative_binomial import NegativeBinomial
+from infoform.likelihoods.ordinal import Ordinal
 from infoform.likelihoods.output_covariance import (
     DenseCovariance,
     DiagonalCovariance,
     OutputCovariance,
     SharedVectorsCovariance,
 )
+from infoform.likelihoods.poisson import Poisson
 from infoform.likelihoods.regression import Regression
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "classification": Classification,
     "multilabel": MultiLabel,
     "regression": Regression,
+    "heteroscedastic": HeteroscedasticRegression,
+    "poisson": Poisson,
+    "negative-binomial": NegativeBinomial,
+    "ordinal": Ordinal,
 }
 
 
@@ -55,9 +63,13 @@ __all__ = [
     "DenseCovariance",
     "DiagonalCovariance",
     "GaussianOutputs",
+    "HeteroscedasticRegression",
     "Likelihood",
     "MultiLabel",
+    "NegativeBinomial",
+    "Ordinal",
     "OutputCovariance",
+    "Poisson",
     "Regression",
     "SharedVectorsCovariance",
     "get_likelihood",
