@@ -144,7 +144,7 @@ def test_wrong_objects_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"layers=\['0'\]"):
         infoform.Laplace(make_model(), "classification", layers="0")
     with pytest.raises(ValueError, match="likelihood must be one of"):
-        infoform.Laplace(make_model(), "poisson")
+        infoform.Laplace(make_model(), "weibull")
     with pytest.raises(ValueError, match=r"at least one layer with a rule.*LayerNorm"):
         infoform.Laplace(nn.LayerNorm(3), "classification")
     with pytest.raises(ValueError, match="no module"):
@@ -253,8 +253,11 @@ def test_wrong_outputs_are_refused() -> None:
     data = make_data()
     with pytest.raises(ValueError, match="at least 2 logits"):
         infoform.Laplace(nn.Linear(5, 1).double(), "classification").fit(data, progress=False)
-    model = nn.Sequential(nn.Linear(5, 3), nn.Unflatten(1, (3, 1))).double()
-    with pytest.raises(ValueError, match=r"outputs of shape \(examples, outputs\), got \(6, 3, 1\)"):
+    model = nn.Sequential(nn.Linear(5, 3), nn.Flatten(0)).double()
+    with pytest.raises(ValueError, match=r"outputs of shape \(examples, outputs\), got \(18,\)"):
+        infoform.Laplace(model, "classification").fit(data, progress=False)
+    model = nn.Sequential(nn.Linear(5, 3), nn.Unflatten(1, (3, 1))).double()  # three positions of one logit
+    with pytest.raises(ValueError, match="at least 2 logits"):
         infoform.Laplace(model, "classification").fit(data, progress=False)
     likelihood = infoform.Regression(noise=[1.0, 2.0])
     with pytest.raises(ValueError, match="one standard deviation for each of the model's 3 outputs, got 2"):

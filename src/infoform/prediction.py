@@ -459,6 +459,23 @@ class Prediction:
                 values[field.name] = whole if len(kept) == count else whole.index_select(axis, kept)
         return replace(self, **values), kept
 
+    def example_mean(self, values: Tensor) -> Tensor:  # (N, *P) -> (N,)
+        """Return the mean of some values over the positions of an example that are no padding.
+
+        Args:
+            values: one number for every position, such as `entropy`.
+
+        Returns:
+            One number for every example; the values themselves where there are no positions.
+        """
+        if not self.positions:
+            return values
+        flat = values.flatten(1)
+        if self.mask is None:
+            return flat.mean(1)
+        there = self.mask.flatten(1).to(flat)
+        return (flat * there).sum(1) / there.sum(1).clamp_min(1)
+
     def at_positions(self, positions: Sequence[int], mask: Tensor | None = None) -> "Prediction":
         """Return a prediction of rows with the rows of an example together; undoes `as_rows` of all positions.
 

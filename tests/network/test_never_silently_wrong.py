@@ -302,6 +302,21 @@ class TokensFirst(nn.Module):
         return self.head(self.mix(x).tanh().mean(0))  # type: ignore[no-any-return]
 
 
+class Edges(nn.Module):
+    """Takes a list of edges (E, 2), longer than the batch, along which the nodes of every example tell each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, OUTPUTS)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        told = self.mix(x).tanh()  # (N, nodes, D)
+        return self.head(torch.zeros_like(told).index_add(1, edges[:, 1], told[:, edges[:, 0]]).mean(1))  # type: ignore[no-any-return]
+
+
+EDGES = torch.tensor([[0, 1], [1, 2], [2, 0], [0, 3], [3, 1], [2, 4], [4, 5], [5, 0], [1, 4]])
+
+
 def gradients(model: nn.Module, one: tuple[Tensor, ...], names: set[str]) -> dict[str, Tensor]:  # (C, *shape) each
     """Return autograd's gradients of the outputs of one example alone."""
     leaves = {name: parameter for name, parameter in model.named_parameters() if name in names}
@@ -311,7 +326,9 @@ def gradients(model: nn.Module, one: tuple[Tensor, ...], names: set[str]) -> dic
 
 
 @pytest.mark.parametrize("structure", ["diag", "inf"])
-@pytest.mark.parametrize("case", ["bags", "mask", "tokens first", "as many tokens as examples"])
+@pytest.mark.parametrize(
+    "case", ["bags", "mask", "mask of the batch's size", "edges", "tokens first", "as many tokens as examples"]
+)
 def test_arguments_that_have_no_row_for_each_example_are_never_cut(case: str, structure: str) -> None:
     whole: tuple[Tensor, ...]
     single: list[tuple[Tensor, ...]]
@@ -320,8 +337,12 @@ def test_arguments_that_have_no_row_for_each_example_are_never_cut(case: str, st
         words = torch.randint(9, (11,), generator=torch.Generator().manual_seed(5))
         whole = (words, torch.tensor(starts))
         single = [(words[a:b], torch.tensor([0])) for a, b in zip(starts, [*starts[1:], 11], strict=True)]
-    elif case == "mask":
-        model, x, mask = make(Masked), inputs(4, 6, 4), inputs(6, 6).triu()
+    elif case == "edges":
+        model, x = make(Edges), inputs(4, 6, 4)
+        whole, single = (x, EDGES), [(one, EDGES) for one in x.split(1)]
+    elif case.startswith("mask"):
+        tokens = 6 if case == "mask" else 4
+        model, x, mask = make(Masked), inputs(4, tokens, 4), inputs(tokens, tokens).triu()
         whole, single = (x, mask), [(one, mask) for one in x.split(1)]
     else:
         model, x = make(TokensFirst), inputs(7 if case == "tokens first" else 4, 4, 4)
@@ -352,3 +373,33 @@ def test_arguments_that_have_no_row_for_each_example_are_never_cut(case: str, st
             jacobian = torch.cat([by_name["weight"], by_name["bias"].unsqueeze(2)], dim=2).flatten(1)
             expected += jacobian @ torch.linalg.solve(layer.dense().double(), jacobian.T)
         torch.testing.assert_close(covariance[n].double(), expected, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:the best prior_precision")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("case", ["bags", "mask", "mask of the batch's size", "edges"])
+def test_the_number_of_examples_comes_from_the_outputs(case: str) -> None:
+    words = torch.randint(9, (11,), generator=torch.Generator().manual_seed(5))
+    size = 6 if case == "mask" else 4
+    named: dict[str, Tensor] = {
+        "bags": {"words": words, "offsets": torch.tensor([0, 3, 4, 8])},
+        "edges": {"x": inputs(4, 6, 4), "edges": EDGES},
+    }.get(case, {"x": inputs(4, size, 4), "mask": inputs(size, size).triu()})
+    model = make({"bags": Bags, "edges": Edges}.get(case, Masked))
+    y = torch.tensor([0, 1, 2, 0])
+    laplace = infoform.Laplace(model, "classification").fit([dict(named)] * 3, progress=False)  # inputs alone
+    assert laplace.num_data == 12
+    laplace.fit([{**named, "labels": y}] * 3, progress=False).tune(
+        [{**named, "labels": y}] * 2, trials=3, samples=10, progress=False
+    )
+    assert laplace.num_data == 12
+    outputs = model(**named).detach()
+    for kind in ("linear", "mc", "linear-mc"):
+        prediction = laplace.predict(dict(named), kind=kind, samples=10)
+        torch.testing.assert_close(prediction.plain, outputs)
+        assert len(prediction) == 4
+        several, targets = laplace.predict_loader([{**named, "labels": y}] * 2, kind=kind, samples=10, progress=False)
+        assert targets is not None
+        assert targets.tolist() == [0, 1, 2, 0] * 2
+        torch.testing.assert_close(several.value[4:], prediction.value)
+    assert len(laplace.novelty(dict(named))) == 4

@@ -46,8 +46,13 @@ def choose(predicted: "Prediction", targets: Tensor | None) -> dict[str, list[in
 
 def describe(
     run: "OpenRun", data: "Data", predicted: "Prediction", targets: Tensor | None
-) -> tuple[ChosenExamples, str | None]:
-    """Return the chosen examples, each with what was predicted and what it looks like, and a note for the user."""
+) -> tuple[ChosenExamples | None, str | None]:
+    """Return the chosen examples, each with what was predicted and what it looks like, and a note for the user.
+
+    Examples with many answers, at positions, are not shown.
+    """
+    if predicted.positions:
+        return None, None
     chosen = choose(predicted, targets)
     places = sorted({place for places in chosen.values() for place in places})
     inputs = pick(data.loader, places)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from infoform.cli.mistakes import Mistake
 from infoform.cli.sources import Data
 from infoform.cli.sources.images import ImageFiles
+from infoform.likelihoods.positions import outputs_last
 from infoform.network.batches import Batch, device_of, read_batch, read_outputs
 
 NEAR_IDS = 10  # times as many numbers as rows, at most, lie between the smallest and the largest id
@@ -33,7 +34,7 @@ def try_first_batch(model: nn.Module, data: Data, spec: str) -> int:
             f"the network fails on the first batch of '{spec}' (inputs {shapes}): "
             f"{(str(error).splitlines() or [type(error).__name__])[0]}; {_remedy(model, batch, data)}."
         ) from error
-    return outputs.shape[1] if outputs.dim() > 1 else 1
+    return outputs_last(outputs, None).shape[-1] if outputs.dim() > 1 else 1
 
 
 def _remedy(model: nn.Module, batch: Batch, data: Data) -> str:

@@ -39,8 +39,8 @@ def rejected(predicted: "Prediction", known: "Prediction | None", share: float) 
 
 
 def _doubt(prediction: "Prediction") -> torch.Tensor:  # (N,)
-    values = prediction.entropy if prediction.probs is not None else prediction.epistemic.sum(1)
-    return values.detach().double().cpu()
+    values = prediction.entropy if prediction.probs is not None else prediction.epistemic.sum(-1)
+    return prediction.example_mean(values).detach().double().cpu()
 
 
 def _told(count: int, examples: int, rule: str) -> str:

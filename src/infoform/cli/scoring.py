@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from infoform.metrics import BINS, interval_coverage, ood, reliability
+from infoform.metrics import BINS, as_rows, evaluate, interval_coverage, ood, reliability
 from infoform.metrics import entropy_histogram as count_entropies
-from infoform.metrics import evaluate as measure
 from infoform.records.evaluate import (
     ByConfidence,
     Calibration,
@@ -48,10 +47,11 @@ def score(
     temperature: float | None = None,
 ) -> EvaluateResult:
     """Return the measures of predictions, of the trained network alone, and of it with a temperature, if given."""
+    examples = len(predicted)
+    predicted, targets = as_rows(predicted, targets)
     plain = likelihood.plain_prediction(predicted.plain, noise=noise)
-    result = EvaluateResult(
-        len(predicted), measure(predicted, targets), measure(plain, targets), likelihood=likelihood.name
-    )
+    measure = likelihood.scores if likelihood.own_density else evaluate
+    result = EvaluateResult(examples, measure(predicted, targets), measure(plain, targets), likelihood=likelihood.name)
     if temperature is not None and likelihood.has_logits:
         scaled = likelihood.plain_prediction(predicted.plain / temperature, noise=noise)
         result = replace(result, plain_temperature=temperature, temperature_scores=measure(scaled, targets))
@@ -74,20 +74,32 @@ def score(
 def tell_apart(likelihood: "Likelihood", known: "Prediction", unknown: "Prediction") -> UnknownResult:
     """Return how well the uncertainty tells unknown data from known ones."""
     if known.probs is None:
-        spreads = known.epistemic.sum(1), unknown.epistemic.sum(1)
+        spreads = tuple(each.example_mean(each.epistemic.sum(-1)) for each in (known, unknown))
         histogram = _spread_histogram(*(spread.sqrt() for spread in spreads))
         return UnknownResult(len(unknown), numbers=UnknownNumbers(Separation(**ood(*spreads)), histogram))
-    plain_known, plain_unknown = (likelihood.plain_prediction(each.plain, noise=None) for each in (known, unknown))
+    plain_known, plain_unknown = (_alone(likelihood, each) for each in (known, unknown))
+
+    def apart(ours: "Prediction", theirs: "Prediction", name: str) -> Separation:
+        return Separation(**ood(*(each.example_mean(getattr(each, name)) for each in (ours, theirs))))
+
     classes = UnknownClasses(
-        entropy=Separation(**ood(known.entropy, unknown.entropy)),
-        mutual_information=Separation(**ood(known.mutual_information, unknown.mutual_information)),
-        plain_entropy=Separation(**ood(plain_known.entropy, plain_unknown.entropy)),
-        mean_confidence=float(unknown.confidence.mean()),
-        plain_mean_confidence=float(plain_unknown.confidence.mean()),
+        entropy=apart(known, unknown, "entropy"),
+        mutual_information=apart(known, unknown, "mutual_information"),
+        plain_entropy=apart(plain_known, plain_unknown, "entropy"),
+        mean_confidence=float(unknown.example_mean(unknown.confidence).mean()),
+        plain_mean_confidence=float(plain_unknown.example_mean(plain_unknown.confidence).mean()),
         entropy_histogram=_entropies(unknown),
         plain_entropy_histogram=_entropies(plain_unknown),
     )
     return UnknownResult(len(unknown), classes=classes)
+
+
+def _alone(likelihood: "Likelihood", predicted: "Prediction") -> "Prediction":
+    """Return the prediction of the trained network alone, at the same positions."""
+    if not predicted.positions:
+        return likelihood.plain_prediction(predicted.plain, noise=None)
+    rows = likelihood.plain_prediction(predicted.plain.flatten(0, -2), noise=None)
+    return rows.at_positions(predicted.positions, predicted.mask)
 
 
 def _reliability(predicted: "Prediction", targets: Tensor) -> ReliabilityBins:
@@ -99,7 +111,8 @@ def _reliability(predicted: "Prediction", targets: Tensor) -> ReliabilityBins:
 
 
 def _entropies(predicted: "Prediction") -> Histogram:
-    counted = count_entropies(predicted.entropy, span=(0.0, predicted.max_entropy))
+    entropies = predicted.as_rows()[0].entropy if predicted.positions else predicted.entropy
+    counted = count_entropies(entropies, span=(0.0, predicted.max_entropy))
     return Histogram(counted.edges.tolist(), counted.count.tolist())
 
 

@@ -61,11 +61,17 @@ def strangest(predicted: "Prediction", count: int) -> list[int]:
 
 
 def _apart(score: str, known: "Prediction", unknown: "Prediction") -> ScoreApart:
-    scores = [getattr(each, score).detach().double().cpu() for each in (known, unknown)]
+    scores = [_of_examples(score, each) for each in (known, unknown)]
     from_zero = score != "entropy" or known.probs is not None  # the entropy of a number has no zero that means anything
     edges = _edges(torch.cat(scores), whole=score == "novelty", from_zero=from_zero)
     counts = [_counted(each, edges) for each in scores]
     return ScoreApart(**ood(*scores), edges=edges.tolist(), known=counts[0], unknown=counts[1], roc=_roc(*scores))
+
+
+def _of_examples(score: str, prediction: "Prediction") -> Tensor:  # -> (N,)
+    values: Tensor = getattr(prediction, score)
+    mean = values if score == "novelty" else prediction.example_mean(values)
+    return mean.detach().double().cpu()
 
 
 def _edges(scores: Tensor, *, whole: bool, from_zero: bool) -> Tensor:  # (N,) -> (BINS + 1,)

@@ -18,7 +18,7 @@ from infoform.fitting.reader import BatchReader, PassProgress, ReadBatch
 from infoform.fitting.reading import BatchExamples, BatchPart, Reading
 from infoform.likelihoods.own_data import add_counts, look_like_pixels
 from infoform.likelihoods.positions import RowTargets, as_rows, positions_of
-from infoform.network.batches import batch_size
+from infoform.network.batches import batch_size, is_divisible
 from infoform.network.capture import Call
 from infoform.novelty.fit_sums import NoveltySums
 
@@ -92,7 +92,8 @@ class DataPass:
 
     def _add(self, read: ReadBatch) -> int:
         """Add one batch to the sums, or only count its examples, and return how many were added."""
-        if not read.used:
+        sized = read.batch.targets is not None or (self._check.divisible and is_divisible(read.batch))
+        if not read.used and sized:  # where only the outputs tell the number of examples, the batch is used
             self.progress.examples += read.size
             return 0
         try:
@@ -133,6 +134,8 @@ class DataPass:
             self._novelty.excluded |= capture.network.axes.keys() | self.progress.odd.keys()
             self._novelty.begin(part.batch)
         outputs, targets = self._network.forward(part, checked=self._plan.checked)
+        if part.rows is None and len(outputs) != batch_size(part.batch):
+            self._check.divisible = False  # what would be cut are not the examples
         if len(outputs) == 0 or not self._check.has_new(capture.calls):
             self._check.note(capture.network, self.progress)
             return outputs, targets

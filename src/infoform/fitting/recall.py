@@ -66,6 +66,14 @@ class SeenExamples:
         self.limit = self.nbytes = 0
         self.ends, self.batches = [], []
 
+    def size_from(self, start: int) -> int:
+        """Return the examples of the batch that begins after so many; 0 where none does."""
+        place = bisect_right(self.ends, start)
+        if place == len(self.ends):
+            return 0
+        size = len(self.batches[place].outputs)
+        return size if self.ends[place] - size == start else 0
+
     def at(self, places: Tensor) -> SeenBatch | None:  # (n,), in rising order
         """Return what was seen of the examples at these places, if all of them are there."""
         if len(places) == 0 or int(places[-1]) >= self.count:
@@ -107,7 +115,7 @@ class RecallingCapture:
 
     def forward(self, part: BatchPart) -> Tensor:
         """Return the outputs for a part of a batch, ready for `backward`."""
-        self._recalled = self._seen.at(part.positions(batch_size(part.batch))) if self._seen.count else None
+        self._recalled = self._seen.at(part.positions(self._size(part))) if self._seen.count else None
         if self._recalled is None:
             self._start = part.start if part.rows is None and self._seen.limit > 0 else None
             self._outputs = self._capture.forward(part.batch)
@@ -116,6 +124,12 @@ class RecallingCapture:
         self.calls.clear()
         self.calls[name] = [Call(seen.module, seen.inputs, seen.inputs._version)]
         return seen.outputs
+
+    def _size(self, part: BatchPart) -> int:
+        """Return the number of examples of a part; of a whole batch that which its outputs had, if it was seen."""
+        if part.rows is not None:
+            return len(part.rows)
+        return self._seen.size_from(part.start) or batch_size(part.batch)
 
     def forget(self) -> None:
         """Give the memory of the last forward pass free, which nothing is sent back through."""
@@ -152,6 +166,7 @@ class RecallingCapture:
         same = (
             gradients is not None
             and gradients.numel() == vector.numel()
+            and (vector.dim() < 3 or gradients.shape == vector.shape)  # positions are in the same order
             and torch.equal(gradients.reshape(vector.shape), vector.to(gradients.dtype))
         )
         if gradients is None or not same:

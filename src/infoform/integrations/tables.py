@@ -22,7 +22,8 @@ def to_columns(
 
     The columns are those of `prediction.columns()`. A column of one output ends with the name of its class or, without
     names, with its number. A regression has standard deviations and the ends of an interval too. A prediction with
-    novelty has the columns `novelty`, `novel` (at 5 % of false alarms) and `strangest_layer`.
+    novelty has the columns `novelty`, `novel` (at 5 % of false alarms) and `strangest_layer`. At positions, tokens or
+    pixels, there is a row for every one of them, with the columns `index` (of the example) and `position`.
 
     Args:
         prediction: The prediction.
@@ -44,13 +45,16 @@ def to_columns(
         >>> list(to_columns(prediction, classes=["cat", "dog"]))[:2]
         ['class', 'label']
     """
-    width = prediction.value.shape[1]
+    width = prediction.value.shape[-1]
     if classes is not None and len(classes) != width:
         raise ValueError(f"classes must name each of {width} outputs, got {len(classes)} names.")
     if names is not None and len(names) != len(prediction):
         raise ValueError(f"names must be one for each of {len(prediction)} examples, got {len(names)}.")
-    table: dict[str, list[Any]] = {} if names is None else {"example": list(names)}
     plain = prediction.columns()
+    if prediction.positions:  # a row for every position
+        names = None if names is None else [names[index] for index in plain["index"]]
+        prediction = prediction.as_rows()[0]
+    table: dict[str, list[Any]] = {} if names is None else {"example": list(names)}
     if classes is not None and "label" in plain:
         table["class"] = [str(classes[label]) for label in plain["label"]]
     suffixes = [str(index) for index in range(width)] if classes is None else [str(name) for name in classes]

@@ -94,9 +94,22 @@ def select_rows(batch: Batch, rows: Tensor | list[int]) -> Batch | None:  # (n,)
     return _picked(batch, rows) if is_divisible(batch) else None
 
 
-def _picked(batch: Batch, rows: Tensor | list[int] | slice) -> Batch:
+def squares(batch: Batch) -> list[Tensor]:
+    """Return arguments (N, N, ...), of which one may be of all examples alike: a mask of as many positions."""
+    count, every = batch_size(batch), list(batch.tensors())
+    found = [value for value in every if value.dim() > 1 and tuple(value.shape[:2]) == (count, count)]
+    return found if len(every) > 1 else []
+
+
+def select_rows_beside(batch: Batch, rows: Tensor | list[int], shared: Sequence[Tensor]) -> Batch:  # (n,)
+    """Return some of the examples, with these arguments as they are."""
+    return _picked(batch, rows, shared)
+
+
+def _picked(batch: Batch, rows: Tensor | list[int] | slice, shared: Sequence[Tensor] = ()) -> Batch:
     def pick(value: Any) -> Any:
-        return value[rows] if isinstance(value, Tensor) and value.dim() else value
+        whole = any(value is one for one in shared)
+        return value[rows] if isinstance(value, Tensor) and value.dim() and not whole else value
 
     kwargs = {name: pick(value) for name, value in batch.kwargs.items()}
     return Batch(tuple(map(pick, batch.args)), kwargs, pick(batch.targets))

@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from infoform.common.randomness import isolated
 from infoform.network.batch_axis import AXES, FIRST, arranged
-from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs, select_rows
+from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs, select_rows_beside, squares
 from infoform.network.capture import OVERWRITTEN, Call, Capture
 from infoform.network.layer import Layer
 from infoform.network.one_example_norm import repaired_batch_norm
@@ -65,14 +65,36 @@ def check_network(
         together: at most so many examples run together.
     """
     batch = Batch(batch.args, batch.kwargs, None)
+    verdict = _verdict(capture, layers, batch, check_outputs, together, shared=())
+    if not (verdict.dependent or verdict.trouble) or not is_divisible(batch):
+        return verdict
+    for square in squares(batch):  # a mask of as many positions was cut as if it had a row for each example
+        again = _verdict(capture, layers, batch, check_outputs, together, shared=[square])
+        if not again.dependent and not again.trouble:
+            return replace(again, divisible=False)
+    return verdict
+
+
+def _verdict(
+    capture: Capture,
+    layers: Mapping[str, Layer],
+    batch: Batch,
+    check_outputs: Callable[[Tensor], Tensor],
+    together: int,
+    *,
+    shared: Sequence[Tensor],
+) -> Verdict:
+    """Return what is found on a few examples; arguments in `shared` are of all of them alike."""
     examples = batch_size(batch)
     generator = torch.Generator().manual_seed(examples)
     rows = torch.randperm(examples, generator=generator)[:together]
     device = next((one.device for one in batch.tensors()), rows.device)
-    some = select_rows(batch, rows.to(device)) if is_divisible(batch) else None
+    some = select_rows_beside(batch, rows.to(device), shared) if is_divisible(batch) else None
+    count = examples if some is None else len(rows)
     dtype = _dtype(capture)
     with _set_aside(capture), isolated(0), torch.enable_grad():
-        check = _Check(capture, layers, batch if some is None else some, check_outputs, cuts=some is not None)
+        part = batch if some is None else some
+        check = _Check(capture, layers, part, check_outputs, cuts=some is not None, count=count, shared=shared)
         try:
             verdict = check.run(ROUNDING.get(dtype, 0.02))
             if dtype == torch.float64 or not (verdict.odd or verdict.dependent):
@@ -102,20 +124,32 @@ class _Check:
         check_outputs: Callable[[Tensor], Tensor],
         *,
         cuts: bool,
+        count: int,
+        shared: Sequence[Tensor] = (),
     ) -> None:
+        self._count, self._shared = count, shared
         self._capture, self._layers, self._batch, self._check_outputs = capture, layers, batch, check_outputs
         self._cuts = cuts  # whether examples can be taken out of the batch
 
     def in_double(self) -> "_Check":
         """Return the same check with the network and its inputs in float64."""
         self._capture.state = {name: _double(one) for name, one in self._capture.state.items()}
-        args = tuple(map(_double, self._batch.args))
-        kwargs = {name: _double(one) for name, one in self._batch.kwargs.items()}
-        return _Check(self._capture, self._layers, Batch(args, kwargs, None), self._check_outputs, cuts=self._cuts)
+        widened = {id(one): _double(one) for one in self._batch.tensors()}
+
+        def double(value: Any) -> Any:
+            return widened.get(id(value), value)
+
+        args = tuple(map(double, self._batch.args))
+        batch = Batch(args, {name: double(one) for name, one in self._batch.kwargs.items()}, None)
+        return self._with(batch, [double(one) for one in self._shared], cuts=self._cuts)
 
     def whole(self) -> "_Check":
         """Return the same check without pairs."""
-        return _Check(self._capture, self._layers, self._batch, self._check_outputs, cuts=False)
+        return self._with(self._batch, self._shared, cuts=False)
+
+    def _with(self, batch: Batch, shared: Sequence[Tensor], *, cuts: bool) -> "_Check":
+        how: dict[str, Any] = {"cuts": cuts, "count": self._count, "shared": shared}
+        return _Check(self._capture, self._layers, batch, self._check_outputs, **how)
 
     def run(self, tolerance: float) -> Verdict:
         calls: dict[str, list[Call]] = {}
@@ -126,7 +160,7 @@ class _Check:
         called = frozenset(self._capture.calls)
         if not bool(outputs.isfinite().all()):
             return Verdict()  # whoever runs the network next will say so
-        if self._cuts and len(outputs) != batch_size(self._batch):  # what was cut were not the examples
+        if self._cuts and len(outputs) != self._count:  # what was cut were not the examples
             return self.whole().run(tolerance)
         generator = torch.Generator().manual_seed(len(outputs))
         vectors = torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
@@ -136,9 +170,9 @@ class _Check:
         agreement = {
             name: _Agreement(self._layers[name], of, len(outputs)) for name, of in calls.items() if name in self._layers
         }
-        for part, places, own in self._pairs(len(outputs)):
+        for part, places, own, size in self._pairs(len(outputs)):
             single, leaves = self._forward(part, list(agreement))
-            if self._cuts and len(single) != batch_size(part):
+            if self._cuts and len(single) != size:
                 return self.whole().run(tolerance)
             if not bool(single.isfinite().all()):
                 return Verdict()
@@ -160,18 +194,17 @@ class _Check:
         found = {name: one for name, one in axes.items() if one is not None and one != FIRST}
         return Verdict(called, found, odd, divisible=self._cuts)
 
-    def _pairs(self, examples: int) -> Iterator[tuple[Batch, list[int], list[int]]]:
-        """Give parts of the batch, the examples of the whole that are compared, and their places in the part."""
+    def _pairs(self, examples: int) -> Iterator[tuple[Batch, list[int], list[int], int]]:
+        """Give parts of the batch, the examples of the whole that are compared, their places in the part, its size."""
         if not self._cuts:
             rows = list(range(min(examples, CHECKED // 2)))
-            yield self._batch, rows, rows
+            yield self._batch, rows, rows, examples
             return
         for start in range(0, min(examples, CHECKED), 2):
             rows = list(range(start, min(start + 2, examples)))
             pair = rows if len(rows) == 2 or examples == 1 else [*rows, 0]
-            part = select_rows(self._batch, pair)
-            assert part is not None
-            yield part, rows, list(range(len(rows)))
+            part = select_rows_beside(self._batch, pair, self._shared)
+            yield part, rows, list(range(len(rows))), len(pair)
 
     def _forward(self, batch: Batch, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the outputs, ready for gradients of the layers' parameters, and these."""

@@ -60,7 +60,7 @@ def _targets(array: Any, where: str, reading: Reading) -> tuple[Tensor, list[str
         classes = reading.classes or sorted(set(labels))
         return class_indices(labels, classes, where), classes
     targets = _tensor(array, where)
-    if targets.is_floating_point():
+    if targets.is_floating_point() and targets.dim() < 3:  # of positions NaN says that one does not count
         _check_finite(targets, where)
     return reading.likelihood.read_targets(targets, reading.dtype), reading.classes
 

@@ -110,30 +110,32 @@ def predict(
             names = new.names or [str(index) for index in range(len(predicted))]
             outputs = opened.classes or opened.facts.targets
             columns = to_columns(predicted, names=names, classes=outputs, coverage=level)
-            columns = _with_ignored(columns, new.ignored)
+            columns = _with_ignored(columns, {name: _by_row(predicted, one) for name, one in new.ignored.items()})
             if reject is not None:
                 compared = None
                 if known is not None:
                     compared, _ = opened.laplace.predict_loader(
                         opened.read(known, labelled=False).loader, progress=record.progress, **vars(prediction)
                     )
-                columns["reject"], said = rejected(predicted, compared, reject)
+                chosen_rows, said = rejected(predicted, compared, reject)
+                columns["reject"] = list(_by_row(predicted, chosen_rows))
                 record.console.print(said)
             chosen, note = describe(opened, new, predicted, None)
             write_columns(record.stage(target), columns)
         record.written.append(target)
         novelty = novel_examples(predicted)
-        _show(columns, predicted, record.console)
+        rows = predicted.as_rows()[0] if predicted.positions else predicted
+        _show(columns, rows, record.console)
         if novelty is not None:
             record.console.print(_said_of(novelty, len(predicted), predicted.novelty_source))
         record.result = PredictResult(
             examples=len(predicted),
             predictions=str(target.resolve()),
             columns=list(columns),
-            mean_entropy=float(predicted.entropy.mean()),
-            mean_confidence=None if predicted.probs is None else float(predicted.confidence.mean()),
-            classes=None if predicted.probs is None else _classes(predicted, opened.classes),
-            numbers=_numbers(predicted) if predicted.probs is None else None,
+            mean_entropy=float(rows.entropy.mean()),
+            mean_confidence=None if rows.probs is None else float(rows.confidence.mean()),
+            classes=None if rows.probs is None else _classes(rows, opened.classes),
+            numbers=_numbers(rows) if rows.probs is None else None,
             chosen=chosen,
             kind=predicted.kind,
             reason=predicted.reason,
@@ -141,6 +143,13 @@ def predict(
         )
         if note is not None:
             record.note(note)
+
+
+def _by_row(predicted: "Prediction", values: Sequence[Any]) -> Sequence[Any]:
+    """Return values of examples, once for every position that the table has."""
+    if not predicted.positions:
+        return values
+    return [values[index] for index in predicted.columns()["index"]]
 
 
 def _with_ignored(columns: dict[str, list[Any]], ignored: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
