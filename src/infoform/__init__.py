@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from infoform.laplace import Laplace, load
     from infoform.likelihoods import (
         Classification,
+        Heads,
         HeteroscedasticRegression,
         Likelihood,
         MultiLabel,
@@ -47,6 +48,7 @@ _HOMES = {
     "laplace": ("Laplace", "load"),
     "likelihoods": (
         "Classification",
+        "Heads",
         "HeteroscedasticRegression",
         "Likelihood",
         "MultiLabel",
@@ -93,6 +95,7 @@ __all__ = [
     "Export",
     "FitOptions",
     "Full",
+    "Heads",
     "HeteroscedasticRegression",
     "Inf",
     "Isotropic",

@@ -139,6 +139,8 @@ def choose_inputs(
             "positions in the pool mean nothing if its order is random, as with this loader's "
             f"{type(sampler).__name__}; use shuffle=False."
         )
+    if laplace.likelihood.joins:
+        raise ValueError("acquire chooses among inputs with one answer each, and this network has several heads.")
     if laplace._fitted().fit.summary.positions > 1:
         raise ValueError(
             "acquire chooses among inputs with one answer each, and this network answers at positions; rank inputs by "

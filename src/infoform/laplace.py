@@ -161,7 +161,7 @@ class Laplace:
         self._scorer: NoveltyScorer | None = None
         self._guarantee: Guarantee | None = None
         self._no_guarantee = NO_CONFORMAL
-        self._copies = PrivateCopies(model)
+        self._copies = PrivateCopies(model, self.likelihood.join_outputs if self.likelihood.joins else None)
         self._checks = PredictionChecks()
         self._warned = False
         self._example: Batch | None = None  # of the last inputs, for an export
@@ -767,6 +767,11 @@ class Laplace:
             laplace.predict(images).set(0.9)
             ```
         """
+        if not self.likelihood.takes_conformal:
+            raise ValueError(
+                f"there are no sets or intervals of the {self.likelihood.name} likelihood; fit a model that returns "
+                "one head to have them."
+            )
         prediction, targets = self.predict_loader(
             loader, kind=kind, samples=samples, link=link, seed=seed, progress=progress
         )
@@ -1076,8 +1081,10 @@ class Laplace:
         """Calibrate sets or intervals on the predictions of some examples; of yes/no labels there are none."""
         if novelty is not None and examples is not None:
             novelty = novelty[examples.to(novelty.device)]
-        found = conformal_of(answers.value, answers.variance, targets, novelty)
         self._guarantee = None
+        if not self.likelihood.takes_conformal:
+            return
+        found = conformal_of(answers.value, answers.variance, targets, novelty)
         if found is not None:
             examples = None if examples is None else examples.cpu()
             found = replace(found, examples=examples, made_by=made_by(options.kind, options, self.likelihood))

@@ -3,6 +3,7 @@
 from infoform.likelihoods.base import FISHER_KINDS, LINKS, DataSummary, Likelihood
 from infoform.likelihoods.classification import Classification
 from infoform.likelihoods.gaussian_outputs import GaussianOutputs
+from infoform.likelihoods.heads import Heads
 from infoform.likelihoods.heteroscedastic import HeteroscedasticRegression
 from infoform.likelihoods.multilabel import MultiLabel
 from infoform.likelihoods.negative_binomial import NegativeBinomial
@@ -63,6 +64,7 @@ __all__ = [
     "DenseCovariance",
     "DiagonalCovariance",
     "GaussianOutputs",
+    "Heads",
     "HeteroscedasticRegression",
     "Likelihood",
     "MultiLabel",

@@ -93,6 +93,11 @@ class Likelihood(ABC):
         own_density: whether predictions are scored by `log_density`, since they are neither probabilities of classes or
             labels nor Gaussian.
         closed_form: whether `from_gaussian` needs no draws.
+        index_targets: whether a target is the index of a class or grade.
+        joins: whether the network's outputs are made one tensor by `join_outputs`.
+        tuned_by_density: whether a search goes by `log_density` also where `scores` is overridden.
+        takes_conformal: whether sets or intervals can be calibrated.
+        inner_noise: the noise of a head that has it in its density; None where there is none.
 
     Example:
         ```python
@@ -120,6 +125,11 @@ class Likelihood(ABC):
     takes_noise: ClassVar[bool] = False
     own_density: ClassVar[bool] = True
     closed_form: ClassVar[bool] = False
+    index_targets: ClassVar[bool] = False
+    joins: ClassVar[bool] = False
+    tuned_by_density: ClassVar[bool] = False
+    takes_conformal: ClassVar[bool] = True
+    inner_noise: float | None = None
     free_noise: bool = False
     axis: int | None = None
 
@@ -394,6 +404,40 @@ class Likelihood(ABC):
             Arguments by name, with values that JSON can hold.
         """
         return {}
+
+    def target_width(self, num_outputs: int) -> int:
+        """Return how many numbers a target has.
+
+        Args:
+            num_outputs: number C of outputs.
+
+        Returns:
+            The number K; 1 for an index.
+        """
+        return 1 if self.index_targets else num_outputs
+
+    def join_outputs(self, outputs: Any) -> Tensor:
+        """Return what the network returned as one tensor, where `joins` says so.
+
+        Args:
+            outputs: what the network returned.
+
+        Returns:
+            One tensor.
+        """
+        found: Tensor = outputs
+        return found
+
+    def with_inner_noise(self, num_outputs: int) -> Self:
+        """Return this likelihood with its noise in the density itself, where it has one.
+
+        Args:
+            num_outputs: number C of outputs.
+
+        Returns:
+            A likelihood whose `log_prob` is at its own σ.
+        """
+        return self
 
     def with_noise(self, noise: float) -> Self:
         """Return this likelihood with a known noise.

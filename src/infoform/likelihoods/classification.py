@@ -43,6 +43,7 @@ class Classification(Likelihood):
     name: ClassVar[str] = "classification"
     has_logits: ClassVar[bool] = True
     one_of_many: ClassVar[bool] = True
+    index_targets: ClassVar[bool] = True
     own_density: ClassVar[bool] = False
 
     def __init__(self, *, axis: int | None = None, next_token: bool = False) -> None:

@@ -68,6 +68,9 @@ class HeteroscedasticRegression(Likelihood):
     def noise_width(self, num_outputs: int) -> int:
         return num_outputs // 2
 
+    def target_width(self, num_outputs: int) -> int:
+        return num_outputs // 2
+
     def fisher_root(self, outputs: Tensor) -> Iterator[Tensor]:
         mean, log_variance = outputs.chunk(2, dim=1)
         root = torch.cat([(-log_variance / 2).exp(), torch.full_like(mean, math.sqrt(0.5))], dim=1)

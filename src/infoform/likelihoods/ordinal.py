@@ -38,6 +38,7 @@ class Ordinal(Likelihood):
 
     name: ClassVar[str] = "ordinal"
     own_density: ClassVar[bool] = False
+    index_targets: ClassVar[bool] = True
 
     def __init__(self, thresholds: Sequence[float] = (-1.0, 1.0), *, axis: int | None = None) -> None:
         values = [float(one) for one in thresholds]

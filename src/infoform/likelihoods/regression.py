@@ -61,6 +61,15 @@ class Regression(Likelihood):
     def with_noise(self, noise: float) -> Self:
         return type(self)(noise, axis=self.axis)
 
+    def with_inner_noise(self, num_outputs: int) -> Self:
+        assert self.noise is not None
+        return self if self.scales is not None else type(self)([self.noise] * num_outputs, axis=self.axis)
+
+    @property
+    def inner_noise(self) -> float | None:  # type: ignore[override]
+        """Return 1 where the noise is in the density; σ else."""
+        return self.noise
+
     def check_outputs(self, outputs: Tensor) -> Tensor:
         outputs = check_matrix(outputs.unsqueeze(1) if outputs.dim() == 1 else outputs, self.name)
         if self.scales is not None and len(self.scales) != outputs.shape[1]:

@@ -148,6 +148,10 @@ def _move(value: Any, device: torch.device) -> Any:
 
 
 def _target(value: Any, device: torch.device) -> Tensor | None:
+    if isinstance(value, Mapping):
+        raise TypeError(
+            "targets must be one tensor, got a dict; of several heads Heads(...).join_targets(targets) makes one."
+        )
     if value is None or isinstance(value, Tensor):
         return _move(value, device)  # type: ignore[no-any-return]
     return torch.as_tensor(value, device=device)

@@ -10,7 +10,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
@@ -59,6 +59,7 @@ class PrivateCopies:
     """Gives copies of a model, one for each use."""
 
     model: nn.Module
+    joined: Callable[[Any], Tensor] | None = None  # makes one tensor of what the model returns, where that is several
     _recipes: dict[nn.Module, "_Recipe"] = field(default_factory=dict)
 
     @property
@@ -71,7 +72,9 @@ class PrivateCopies:
         """Give modules that nobody else uses in the block: a copy, or the model itself, which others then wait for."""
         copy = self._copied()
         with plain_run(self.model), nullcontext() if copy is not None else _lock_of(self.model):
-            yield copy if copy is not None else ModelCopy(self.model, {})
+            found = copy if copy is not None else ModelCopy(self.model, {})
+            with nullcontext() if self.joined is None else _joining(found.model, self.joined):
+                yield found
 
     def _copied(self) -> ModelCopy | None:
         originals = list(self.model.modules())
@@ -193,6 +196,15 @@ def _mapped(value: Any, copies: Mapping[nn.Module, nn.Module]) -> Any:
     if type(value) in _CONTAINERS:
         return type(value)(_mapped(one, copies) for one in value)
     return value
+
+
+@contextmanager
+def _joining(model: nn.Module, joined: Callable[[Any], Tensor]) -> Iterator[None]:
+    handle = model.register_forward_hook(lambda module, inputs, outputs: joined(outputs))
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _lock_of(model: nn.Module) -> threading.RLock:

@@ -117,7 +117,8 @@ class Scorer:
     @property
     def _has_own_scores(self) -> bool:
         """Whether a user's likelihood has scores of its own, of which no example's share is known."""
-        return type(self.spread.predictor.likelihood).scores is not Likelihood.scores
+        likelihood = self.spread.predictor.likelihood
+        return type(likelihood).scores is not Likelihood.scores and not likelihood.tuned_by_density
 
     def _right(self, raw: RawOutputs, answers: Answers, targets: Tensor) -> Terms | None:
         return accuracy_terms(answers, targets).by_example(raw.examples) if self.objective == "ece" else None
