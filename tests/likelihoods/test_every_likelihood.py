@@ -245,6 +245,12 @@ def test_a_comparison_says_that_it_has_no_such_scores(name: str) -> None:
         infoform.compare(fitted(name), [(x, y)])
 
 
+@pytest.mark.parametrize("name", ["heteroscedastic", "poisson", "negative-binomial"])
+def test_an_export_says_that_it_has_no_such_graph(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"the {name} likelihood has a density of its own"):
+        fitted(name).export(tmp_path / "a.pt2", kind="samples", example=case(name)[1][:4])
+
+
 def test_grades_are_compared_as_classes() -> None:
     _, x, y = case("ordinal")
     result = infoform.compare(

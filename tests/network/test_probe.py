@@ -19,7 +19,7 @@ def test_activations_are_those_from_a_layer_on() -> None:
         "4": narrow + 2 * narrow,
     }
     assert list(seen.uses) == ["0", "2", "4"]
-    assert (seen.outputs, seen.examples) == (3, 7)
+    assert (seen.outputs, seen.examples, seen.shape) == (3, 7, (7, 3))
 
 
 def test_what_is_no_module_counts_too() -> None:

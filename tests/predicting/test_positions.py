@@ -483,3 +483,20 @@ def test_batches_do_not_matter() -> None:
         assert again is not None
         assert_close(diagonal, again)
     assert read_batch(image_batch(), CPU).targets is not None
+
+
+def test_no_graph_is_written_for_positions(tmp_path: Path) -> None:
+    x, _ = image_batch()
+    with pytest.raises(ValueError, match="an export is of one answer an example, and this network answers at 4×4"):
+        laplace_of("segments").export(tmp_path / "a.onnx", kind="samples", example=x)
+
+
+def test_a_plan_counts_the_passes_of_every_position() -> None:
+    x, _ = image_batch()
+    by_labels, exact = (
+        infoform.plan(segments(), example=x, fit_options=infoform.FitOptions(fisher=fisher)).cost
+        for fisher in ("mc", "exact")
+    )
+    assert by_labels is not None
+    assert exact is not None
+    assert exact > 10 * by_labels  # 48 backward passes in place of one

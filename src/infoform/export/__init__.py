@@ -60,6 +60,7 @@ def export_predictor(
             "an export is traced with some inputs, and none are known here; give example=, a batch as for predict, or "
             "validation=."
         )
+    _check_exportable(predictor, batch, noise=noise)
     head = find_head(predictor, batch)
     kind = choose_kind(predictor, head, options)
     if kind == LINEAR:
@@ -106,6 +107,26 @@ def export_predictor(
     single = cut_batch(replace(batch, targets=None), slice(0, 1))
     plain = latency(lambda: plain_outputs(predictor.model, single))
     return Export(file, target.name, manifest, file.stat().st_size, differences, seconds, plain)
+
+
+def _check_exportable(predictor: Predictor, batch: Batch, *, noise: float | None) -> None:
+    """Raise where outputs are such as no graph is written for."""
+    likelihood = predictor.likelihood
+    if likelihood.joins:
+        raise ValueError("an export is of a network with one head; export one that returns a single head.")
+    with predictor.private() as private:
+        outputs = private.outputs(batch)
+    if outputs.dim() > 2:
+        places = "×".join(map(str, outputs.shape[1:-1]))
+        raise ValueError(
+            f"an export is of one answer an example, and this network answers at {places} positions; export the "
+            "network alone, or one whose outputs are (examples, outputs)."
+        )
+    if likelihood.plain_prediction(outputs, noise=noise).draws is not None:
+        raise ValueError(
+            f"an export has the probabilities of classes and labels or Gaussian numbers, and the {likelihood.name} "
+            "likelihood has a density of its own, which draws targets; export the network alone."
+        )
 
 
 def _as_inputs(predictor: Predictor, batches: list[Batch]) -> list[tuple[tuple[Tensor, ...], Tensor]]:

@@ -701,6 +701,10 @@ def check_matrix(outputs: Tensor, likelihood: str) -> Tensor:
     if outputs.dim() != 2:
         raise ValueError(
             f"the {likelihood} likelihood needs outputs of shape (examples, outputs), got {tuple(outputs.shape)}; "
-            "wrap the model so that it returns one row of outputs for each example."
+            + (
+                "outputs at positions are for Laplace, not for baselines."
+                if outputs.dim() > 2
+                else "wrap the model so that it returns one row of outputs for each example."
+            )
         )
     return outputs

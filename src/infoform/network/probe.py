@@ -27,6 +27,7 @@ class ProbeResult:
     model_bytes: int  # of parameters and buffers
     activations: Mapping[str, int]  # by layer: bytes that a pass which goes back to it holds, about
     pooled: Mapping[str, int]  # by layer: columns of its pooled inputs
+    shape: tuple[int, ...] = ()  # of the network's outputs
 
 
 def probe(model: nn.Module, example: Any) -> ProbeResult:
@@ -61,10 +62,10 @@ def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None =
             uses[name] = patches[0].shape[0], sum(one.shape[2] for one in patches)
     if not uses:
         raise ValueError("example must be inputs that make the model call a layer with a rule, and it called none.")
-    width = outputs.shape[1] if outputs.dim() > 1 else 1
     called = {name: layers[name] for name in uses}
     held = {name: saved.since(name) for name in uses}
-    return ProbeResult(called, uses, width, len(outputs), capture.nbytes, held, pooled)
+    width = outputs.shape[1] if outputs.dim() > 1 else 1
+    return ProbeResult(called, uses, width, len(outputs), capture.nbytes, held, pooled, tuple(outputs.shape))
 
 
 class _Saved:

@@ -4,14 +4,18 @@ The bytes are exact but for a structure whose kept columns depend on the data; t
 take. Positions of convolutions and tokens, and with them peak and cost, are known from an example batch.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import torch
 
 from infoform.common.bytes import available_bytes, show_bytes
 from infoform.curvature.dimensions import Dimensions
 from infoform.curvature.request import StatisticsRequest, rereads_selected
 from infoform.fitting.fit_memory import choose_groups, largest_peak, layer_dimensions, layer_memory
 from infoform.fitting.layer_costs import eigen_flops, fit_flops, forward_flops, statistics_bytes
+from infoform.likelihoods.positions import outputs_last, positions_of
 from infoform.network.batches import device_of
 from infoform.network.probe import ProbeResult, probe
 from infoform.novelty.memory import novelty_memory
@@ -66,7 +70,7 @@ def plan_before_fit(
     groups = [list(sizes)]
     if seen is not None:
         needed = layer_memory(target.layers, seen, request, settings)
-        novelty = novelty_memory(seen.pooled, outputs=outputs or seen.outputs) if target.novelty else 0
+        novelty = novelty_memory(seen.pooled, outputs=outputs or _answers(target, seen)[0]) if target.novelty else 0
         if limit is not None:
             groups = choose_groups(needed, budget=limit, stays=stays, novelty=novelty)
         peak = largest_peak(needed, groups, stays=stays, novelty=novelty)
@@ -96,6 +100,14 @@ def _sizes(target: PlanTarget, structure: Structure, seen: ProbeResult | None) -
     }
 
 
+def _answers(target: PlanTarget, seen: ProbeResult) -> tuple[int, int]:
+    """Return the outputs C of a position, and the positions of an example."""
+    if len(seen.shape) < 2:
+        return 1, 1
+    arranged = outputs_last(torch.empty(seen.shape, device="meta"), target.likelihood.axis)
+    return arranged.shape[-1], math.prod(positions_of(arranged))
+
+
 def _cost(
     target: PlanTarget,
     request: StatisticsRequest,
@@ -108,7 +120,8 @@ def _cost(
     """Return the cost of a fit in gradient passes over its data, and that of eigendecompositions in examples."""
     settings, likelihood = target.settings, target.likelihood
     called = {name: size for name, size in sizes.items() if size.positions is not None}
-    vectors = likelihood.num_vectors(outputs or seen.outputs, settings.fisher, settings.fisher_samples)
+    width, positions = _answers(target, seen)
+    vectors = likelihood.num_vectors(outputs or width, settings.fisher, settings.fisher_samples, positions)
     forward = sum(
         forward_flops(layer_dimensions(layer, request, settings, use=seen.uses[name]))
         for name, layer in seen.layers.items()
