@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Distribution, NegativeBinomial, Normal, Poisson
 from torch.func import functional_call, grad, jacrev, vjp
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.utils.hooks import RemovableHandle
 
 from infoform.common.randomness import UniformStream
@@ -42,6 +44,7 @@ def per_example_gradients(
     model: nn.Module, layer_names: Sequence[str], x: Tensor, vectors: Tensor
 ) -> dict[str, Tensor]:  # vectors (V, N, C) -> (N, V, G, A) each
     """Return ∇ of every layer by `torch.func.vjp`, one example and one Fisher vector at a time."""
+    model = _plain(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
     columns = {
@@ -59,7 +62,7 @@ def per_example_gradients(
         for layer, own in columns.items():
             gradients[layer].append(
                 torch.stack(
-                    [torch.cat([one[name].reshape(len(one[name]), -1) for name in own], dim=1) for one in pulled]
+                    [torch.cat([as_rows(_module(model, layer), one[name]) for name in own], dim=1) for one in pulled]
                 )
             )
     return {layer: torch.stack(values) for layer, values in gradients.items()}
@@ -192,7 +195,7 @@ def make_reference(model: nn.Module, layer_name: str, x: Tensor, vectors: Tensor
     gradients = per_example_gradients(model, [layer_name], x, vectors)[layer_name]
     inputs, output_gradients = [], []
     for n in range(len(x)):
-        a, g = _one_example(model, layer_name, x[n : n + 1], vectors[:, n])
+        a, g = _one_example(_plain(model), layer_name, x[n : n + 1], vectors[:, n])
         inputs.append(a)
         output_gradients.append(g)
     return Reference(gradients, inputs, output_gradients)
@@ -200,7 +203,7 @@ def make_reference(model: nn.Module, layer_name: str, x: Tensor, vectors: Tensor
 
 def one_hot_inputs(module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, A)
     """Return a layer's inputs by applying the layer with one-hot weights, a group at a time."""
-    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+    if isinstance(module, _ConvNd):
         patches = torch.stack([_patches(module, part) for part in x.chunk(module.groups, dim=1)])
     else:  # linear, also of another type
         rows = x.flatten(1, -2) if x.dim() > 2 else x.unsqueeze(1)  # (N, S, A)
@@ -212,8 +215,10 @@ def one_hot_inputs(module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N
 
 def output_rows(module: nn.Module, g: Tensor) -> Tensor:  # (N, ...) -> (N, S, G)
     """Return a layer's outputs (or their gradients) with one row for each position."""
-    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        return g.flatten(2).transpose(1, 2)
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        return g.reshape(len(g), -1, math.prod(module.normalized_shape))
+    if isinstance(module, _ConvNd | _NormBase | nn.GroupNorm):
+        return g.flatten(2).transpose(1, 2) if g.dim() > 2 else g.unsqueeze(1)
     return g.flatten(1, -2) if g.dim() > 2 else g.unsqueeze(1)
 
 
@@ -224,20 +229,40 @@ def read_logits(outputs: Any) -> Tensor:
     return logits
 
 
-def _patches(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:  # one group's (N, C, ...) -> (N, S, A)
+def _patches(module: Any, x: Tensor) -> Tensor:  # one group's (N, C, ...) -> (N, S, A)
+    if isinstance(module, _ConvTransposeNd):
+        return _transposed_patches(module, x)
     size = module.weight[0].numel()
     probe: nn.Module = type(module)(
         x.shape[1],
         size,
-        module.kernel_size,  # type: ignore[arg-type]
-        stride=module.stride,  # type: ignore[arg-type]
-        padding=module.padding,  # type: ignore[arg-type]
-        dilation=module.dilation,  # type: ignore[arg-type]
+        module.kernel_size,
+        stride=module.stride,
+        padding=module.padding,
+        dilation=module.dilation,
         padding_mode=module.padding_mode,
         bias=False,
         dtype=x.dtype,
     )
     one_hot = torch.eye(size, dtype=x.dtype).reshape(size, *module.weight.shape[1:])
+    patches: Tensor = functional_call(probe, {"weight": one_hot}, (x,))
+    return patches.flatten(2).transpose(1, 2)
+
+
+def _transposed_patches(module: Any, x: Tensor) -> Tensor:
+    channels, size = x.shape[1], x.shape[1] * math.prod(module.kernel_size)
+    probe: nn.Module = type(module)(
+        channels,
+        size,
+        module.kernel_size,
+        stride=module.stride,
+        padding=module.padding,
+        output_padding=module.output_padding,
+        dilation=module.dilation,
+        bias=False,
+        dtype=x.dtype,
+    )
+    one_hot = torch.eye(size, dtype=x.dtype).reshape(size, channels, *module.kernel_size).transpose(0, 1)
     patches: Tensor = functional_call(probe, {"weight": one_hot}, (x,))
     return patches.flatten(2).transpose(1, 2)
 
@@ -272,7 +297,45 @@ def _kron(one: Tensor, other: Tensor) -> Tensor:  # torch.kron fails on a single
     return torch.einsum("gi,aj->gaij", one, other).reshape(len(one) * len(other), -1)
 
 
+class PlainAttention(nn.Module):
+    """What `nn.MultiheadAttention` computes of one sequence with itself, examples first, by plain linear layers."""
+
+    def __init__(self, fused: nn.MultiheadAttention) -> None:
+        super().__init__()
+        assert fused.batch_first
+        assert fused.in_proj_weight is not None
+        self.in_proj = nn.Linear(fused.embed_dim, 3 * fused.embed_dim)
+        self.in_proj.weight, self.in_proj.bias = fused.in_proj_weight, fused.in_proj_bias
+        self.out_proj = nn.Linear(fused.embed_dim, fused.embed_dim)
+        self.out_proj.weight, self.out_proj.bias = fused.out_proj.weight, fused.out_proj.bias
+        self.heads, self.batch_first, self.in_proj_bias = fused.num_heads, True, None  # no fused kernel
+
+    def forward(self, x: Tensor, *_: object, **__: object) -> tuple[Tensor, None]:
+        q, k, v = (one.unflatten(2, (self.heads, -1)).transpose(1, 2) for one in self.in_proj(x).chunk(3, dim=2))
+        weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), None
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """Return a copy of the model with attentions whose linear layers are modules."""
+    plain = copy.deepcopy(model).eval()
+    for module in list(plain.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.MultiheadAttention):
+                setattr(module, name, PlainAttention(child))
+    return plain
+
+
+def as_rows(module: nn.Module, x: Tensor) -> Tensor:  # (...) -> (G, A)
+    """Return a parameter, or its gradient, as rows of the layer's matrix."""
+    if isinstance(module, _ConvTransposeNd) and x.dim() > 1:
+        groups = x.unflatten(0, (module.groups, -1)).unbind(0)  # (C / H, G / H, ...)
+        return torch.cat([one.transpose(0, 1).flatten(1) for one in groups])
+    return x.reshape(len(x), -1)
+
+
 def _module(model: nn.Module, name: str) -> nn.Module:
     module = model.get_submodule(name)
+    module = module.in_proj if isinstance(module, PlainAttention) else module
     assert isinstance(module.weight, Tensor)
     return module

@@ -172,7 +172,14 @@ MODELS: dict[str, Case] = {
             nn.Linear(4, 3),
         ),
         (3, 4),
-        ("0.linear1", "0.linear2", "2"),
+        ("0.self_attn", "0.self_attn.out_proj", "0.linear1", "0.linear2", "2"),
+    ),
+    "transposed conv": Case(
+        lambda: nn.Sequential(
+            nn.ConvTranspose1d(4, 2, 2, stride=2, groups=2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 3)
+        ),
+        (4, 3),
+        ("0", "3"),
     ),
     "objects with logits": Case(lambda: Wrapped(nn.Linear(4, 3)), (4,), ("inner",)),
 }

@@ -10,7 +10,7 @@ from infoform.common.checks import check_whole
 from infoform.curvature.curvature import Fit
 from infoform.curvature.input_spectrum import InputSpectrum, input_spectrum
 from infoform.options import Settings
-from infoform.posteriors import LayerPosterior, Structure
+from infoform.posteriors import LayerPosterior, Structure, structure_for
 from infoform.posteriors.network_posterior import Posterior
 from infoform.priors import LayerPrior, Prior
 
@@ -24,6 +24,7 @@ class Fitted:
     by_structure: dict[str, dict[str, LayerPosterior]] = field(default_factory=dict)
     inputs: dict[str, InputSpectrum] = field(default_factory=dict)  # by layer, at that rank
     saved_as: str = ""  # the structure of the file that it was loaded from, if it was
+    saved_diagonal: frozenset[str] = frozenset()  # layers of that file of which the diagonal alone is measured
 
     @classmethod
     def loaded(
@@ -32,11 +33,22 @@ class Fitted:
         settings: Settings,
         layers: Mapping[str, LayerPosterior],
         inputs: Mapping[str, InputSpectrum],
+        only_diagonal: frozenset[str] = frozenset(),
     ) -> "Fitted":
         """Return what a file holds: the layers in one structure, perhaps without the curvature they came from."""
         return cls(
-            fit, settings.prior_rank, {_key(settings.structure): dict(layers)}, dict(inputs), settings.structure.label
+            fit,
+            settings.prior_rank,
+            {_key(settings.structure): dict(layers)},
+            dict(inputs),
+            settings.structure.label,
+            only_diagonal,
         )
+
+    @property
+    def only_diagonal(self) -> frozenset[str]:
+        """Return the layers of which the diagonal alone is measured: norms and embeddings, say."""
+        return self.saved_diagonal | {name for name, one in self.fit.curvature.items() if one.only_diagonal}
 
     def layers(self, structure: Structure) -> dict[str, LayerPosterior]:
         """Return the layers in a structure; prior and data-set size still at 1."""
@@ -48,7 +60,9 @@ class Fitted:
                     "save it with curvature=True to have others from it."
                 )
             self.by_structure[key] = {
-                name: structure.build(curvature, prior=LayerPrior(1.0), num_data=1.0)
+                name: structure_for(structure, only_diagonal=curvature.only_diagonal).build(
+                    curvature, prior=LayerPrior(1.0), num_data=1.0
+                )
                 for name, curvature in self.fit.curvature.items()
             }
         return self.by_structure[key]
@@ -90,7 +104,8 @@ class Fitted:
     def prior(self, prior: Prior, name: str, *, num_data: float, rank: int | None = None) -> LayerPrior:
         """Return the prior of one layer; `rank` wins over the prior's own."""
         rank = prior.rank if rank is None else rank
-        inputs = self.spectrum(name, rank) if prior.needs_inputs else None
+        needed = prior.needs_inputs and name not in self.only_diagonal
+        inputs = self.spectrum(name, rank) if needed else None
         return prior.layer(name, num_data=num_data, inputs=inputs)
 
 

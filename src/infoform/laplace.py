@@ -46,12 +46,12 @@ from infoform.likelihoods import Likelihood, get_likelihood
 from infoform.likelihoods.own_data import UntrainedWarning
 from infoform.likelihoods.temperature import check_temperature
 from infoform.network.batches import Batch, batch_size, cut_batch, device_of, read_batch, read_inputs
-from infoform.network.coverage import FROZEN, NOT_SELECTED, Coverage, describe, find_layers
+from infoform.network.coverage import FROZEN, NOT_SELECTED, Coverage, describe, find_layers, ordinary_layers
 from infoform.network.last_layer import LAST
 from infoform.network.layer import Layer
 from infoform.network.plain_run import check_has_values
 from infoform.network.private_copy import PrivateCopies
-from infoform.network.selection import Selection, as_patterns, is_frozen, split_patterns
+from infoform.network.selection import ALL, Selection, as_patterns, is_frozen, split_patterns
 from infoform.network.sharding import distributed_sampler, unwrap
 from infoform.novelty.calibrate import calibrate
 from infoform.novelty.known_inputs import KnownInputs
@@ -61,7 +61,7 @@ from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
 from infoform.planning.plan import Plan
 from infoform.planning.target import PlanTarget
-from infoform.posteriors import Structure
+from infoform.posteriors import Structure, structure_for
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.checks import PredictionChecks
 from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
@@ -144,7 +144,7 @@ class Laplace:
         self.model = model
         self.likelihood = get_likelihood(likelihood)
         self.layers, self._fixed = find_layers(model, None if layers == LAST else layers)
-        if is_frozen(model) and layers != LAST and not split_patterns(layers)[0]:
+        if is_frozen(model) and (layers == ALL or not isinstance(layers, str)) and not _names(layers):
             warnings.warn(
                 "all parameters have requires_grad=False: every layer with a rule gets a posterior as if it trained; "
                 "name the layers in layers= to choose.",
@@ -227,7 +227,7 @@ class Laplace:
         layers = selection[0]
         if update:
             layers = {name: layer for name, layer in layers.items() if name not in self._fitted().fit.odd}
-        shapes = {name: layer.shape for name, layer in layers.items()}
+        shapes = {name: layer.shape for name, layer in layers.items() if not layer.rule.only_diagonal}
         settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
         place = Placement.of(self.model, device=device, offload=offload)
         request = self._plan_target().request()
@@ -250,7 +250,7 @@ class Laplace:
                 settings.for_fit(),
                 place,
                 novelty_bytes,
-                named=frozenset(layers).intersection([] if settings.layers == LAST else settings.layers or ()),
+                named=frozenset(layers).intersection(_names(settings.layers)),
                 check=check,
             )
             if max_memory is None:
@@ -818,14 +818,16 @@ class Laplace:
             print(laplace.coverage())
             ```
         """
-        label = self.structure.label
-        structures = dict.fromkeys(self.layers, (label, ""))
+        structures = {
+            name: (structure_for(self.structure, only_diagonal=layer.rule.only_diagonal).label, "")
+            for name, layer in self.layers.items()
+        }
         fixed = dict(self._fixed)
         if self._untraced:
             structures, fixed = {}, fixed | dict.fromkeys(self.layers, "layers='last' is found by fit")
         if self._built is not None:
             layers = self._built.layers(self.structure)
-            structures = {name: (label, layer.note) for name, layer in layers.items()}
+            structures = {name: (structures[name][0], layer.note) for name, layer in layers.items()}
             fixed |= self._built.fit.unreached
         return describe(self.model, self.layers, fixed, structures)
 
@@ -859,10 +861,20 @@ class Laplace:
             raise ValueError("the curvature is not here to be saved: this posterior was loaded from a file without it.")
         assert self.num_data is not None
         layers = fitted.layers(self.structure)
-        inputs = {name: fitted.spectrum(name) for name in layers} if self.prior.needs_inputs else {}
+        needed = [name for name in layers if name not in fitted.only_diagonal] if self.prior.needs_inputs else []
+        inputs = {name: fitted.spectrum(name) for name in needed}
         fit = replace(fitted.fit, novelty=self._known)
         archive = Archive(
-            self.settings, self.likelihood, self.prior, self.num_data, self.noise, fit, layers, inputs, self.conformal
+            self.settings,
+            self.likelihood,
+            self.prior,
+            self.num_data,
+            self.noise,
+            fit,
+            layers,
+            inputs,
+            self.conformal,
+            fitted.only_diagonal.intersection(layers),
         )
         tensors, metadata = pack(archive, curvature=curvature)
         metadata |= {"model": type(self.model).__name__, "fingerprint": files.fingerprint(self.model)}
@@ -985,7 +997,7 @@ class Laplace:
         if settings.layers is None:
             laplace._fixed = {one: FROZEN if why == NOT_SELECTED else why for one, why in laplace._fixed.items()}
         laplace.num_data, laplace.noise = archive.num_data, archive.noise
-        laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs)
+        laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs, archive.only_diagonal)
         laplace._known = archive.fit.novelty
         laplace._default_prior = saved["default_prior"]
         laplace.temperature = saved.get("temperature", 1.0)
@@ -1153,7 +1165,7 @@ class Laplace:
                 f"novelty needs what a fit has seen of every layer's inputs, and this fit {why}; fit again to have it."
             )
         if self._scorer is None or self._scorer.known is not self._known:
-            every, _ = find_layers(self.model, frozen=True)
+            every = ordinary_layers(self.model)
             self._scorer = NoveltyScorer(self.model, every, self.likelihood, self._known)
         return self._scorer
 
@@ -1161,13 +1173,15 @@ class Laplace:
         """Return what novelty may store: a share of the posterior's bytes, had all layers one as these have."""
         target, settings = self._plan_target(), self.settings
         request = target.request()
-        sizes = {name: layer_dimensions(one, request, target.settings, use=None) for name, one in layers.items()}
+        own_layers = {name: one for name, one in layers.items() if one.rule.by_default} or layers
+        sizes = {name: layer_dimensions(one, request, target.settings, use=None) for name, one in own_layers.items()}
         own: float = sum(
-            settings.structure.planned_bytes(size, layer=name) + self.prior.planned_bytes(size)
+            structure_for(settings.structure, only_diagonal=size.only_diagonal).planned_bytes(size, layer=name)
+            + self.prior.planned_bytes(size)
             for name, size in sizes.items()
         )
         own *= 1 if settings.structure.planned_exactly else LIKELY
-        every = sum(layer.shape[0] * layer.shape[1] for layer in find_layers(self.model, frozen=True)[0].values())
+        every = sum(layer.shape[0] * layer.shape[1] for layer in ordinary_layers(self.model).values())
         return int(SHARE * own * every / sum(size.weights for size in sizes.values()))
 
     def _kind(self, kind: str) -> str:
@@ -1236,6 +1250,11 @@ class Laplace:
 
 
 load = Laplace.load
+
+
+def _names(layers: Sequence[str] | str | None) -> list[str]:
+    """Return the names and patterns of layers to take that the user gave."""
+    return split_patterns(None if isinstance(layers, str) else layers)[0]
 
 
 class _Present(NamedTuple):

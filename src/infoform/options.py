@@ -11,6 +11,7 @@ from infoform.common.checks import check_choice, check_whole
 from infoform.curvature.request import CHUNK_BYTES, FitSettings
 from infoform.likelihoods import FISHER_KINDS
 from infoform.network.last_layer import LAST
+from infoform.network.selection import ALL
 from infoform.posteriors import PRESETS, Inf, Kfac, Structure, get_structure
 
 AUTOCASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -112,7 +113,7 @@ class Settings:
 
     structure: Structure = field(default_factory=Inf)
     fit: FitOptions = field(default_factory=FitOptions)
-    layers: Sequence[str] | str | None = None  # names or patterns, or "last"
+    layers: Sequence[str] | str | None = None  # names or patterns, "last" or "all"
     prior_rank: int = PRIOR_RANK
     seed: int = 0
     shared: Mapping[str, Any] = field(default_factory=dict)  # options given for other structures than this one
@@ -122,9 +123,9 @@ class Settings:
         for name, value in self.shared.items():  # also those that the structure has no use for
             if name not in self.structure.option_names() and name in STRUCTURE_OPTIONS:
                 get_structure("inf" if name in Inf.option_names() else "kfac", **{name: value})
-        if isinstance(self.layers, str) and self.layers != LAST:
+        if isinstance(self.layers, str) and self.layers not in (LAST, ALL):
             raise TypeError(
-                f"layers must be a list of layer names or {LAST!r}, got the string {self.layers!r}; write "
+                f"layers must be a list of layer names, {LAST!r} or {ALL!r}, got the string {self.layers!r}; write "
                 f"layers=[{self.layers!r}]."
             )
 

@@ -13,7 +13,7 @@ from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.likelihoods import LIKELIHOODS, DataSummary, Likelihood
 from infoform.novelty.known_inputs import KnownInputs, pack_known, unpack_known
 from infoform.options import Settings
-from infoform.posteriors import PRESETS, STRUCTURES, LayerPosterior, Structure
+from infoform.posteriors import PRESETS, STRUCTURES, LayerPosterior, Structure, structure_for
 from infoform.priors import PRIORS, LayerPrior, Prior
 
 
@@ -30,6 +30,7 @@ class Archive:
     layers: Mapping[str, LayerPosterior]  # in the structure of the settings
     inputs: Mapping[str, InputSpectrum]  # where the prior needs them
     conformal: Conformal | None = None  # where sets and intervals are calibrated for these hyperparameters
+    only_diagonal: frozenset[str] = frozenset()  # layers of which the diagonal alone is measured
 
 
 def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -55,6 +56,8 @@ def pack(archive: Archive, *, curvature: bool) -> tuple[dict[str, Tensor], dict[
         "unreached": dict(archive.fit.unreached),
         "odd": sorted(archive.fit.odd),
     }
+    if archive.only_diagonal:
+        metadata["only_diagonal"] = sorted(archive.only_diagonal)
     if archive.fit.novelty is not None:
         known, metadata["novelty"] = pack_known(archive.fit.novelty)
         tensors |= {f"novelty/{key}": value for key, value in known.items()}
@@ -96,7 +99,7 @@ def unpack(
     else:
         prior = prior.with_precision(saved["prior"]["settings"].get("precision", prior.precision))
     unit = LayerPrior(1.0)
-    names = list(saved["layers"])
+    names, only_diagonal = list(saved["layers"]), frozenset(saved.get("only_diagonal", ()))
     curvature = {
         name: unpack_curvature(under(tensors, f"curvature/{name}/"), plain)
         for name, plain in saved.get("curvature", {}).items()
@@ -115,7 +118,7 @@ def unpack(
             frozenset(saved.get("odd", ())),
         ),
         layers={
-            name: settings.structure.posterior(  # type: ignore[call-arg]
+            name: structure_for(settings.structure, only_diagonal=name in only_diagonal).posterior(  # type: ignore[call-arg]
                 prior=unit, num_data=1.0, **under(tensors, f"layer/{name}/"), **saved["layers"][name]
             )
             for name in names
@@ -128,6 +131,7 @@ def unpack(
         conformal=Conformal.unpack(_on_cpu(under(tensors, "conformal/")), saved["conformal"])
         if "conformal" in saved
         else None,
+        only_diagonal=only_diagonal,
     )
 
 

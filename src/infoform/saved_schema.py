@@ -18,8 +18,9 @@ from infoform.likelihoods import DataSummary
 from infoform.network.coverage import find_layers
 from infoform.network.last_layer import LAST
 from infoform.network.layer import Layer
+from infoform.network.selection import ALL
 from infoform.options import Settings
-from infoform.posteriors import LayerPosterior
+from infoform.posteriors import LayerPosterior, structure_for
 
 GAUSSIAN = {  # of novelty
     "counts": "C",
@@ -66,6 +67,7 @@ class SavedPosterior:
     curvature: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     conformal: Mapping[str, Any] | None = None
     odd: tuple[str, ...] = ()
+    only_diagonal: tuple[str, ...] = ()  # layers of which the diagonal alone is measured
     frozen: tuple[str, ...] | None = None  # layers that the user had frozen; files of earlier versions do not say
 
 
@@ -97,7 +99,7 @@ def check_contents(
         model: The network.
         path: The file, for the sentence of an error.
     """
-    layers = find_layers(model, frozen=True)[0]
+    layers = find_layers(model, ALL, frozen=True)[0]
     wanted = _selected(model, settings) - {*found.unreached, *(found.frozen or ())}
     missing = set() if found.frozen is None or settings.layers == LAST else wanted - found.layers.keys()
     extra = found.layers.keys() - layers.keys()
@@ -106,8 +108,14 @@ def check_contents(
         told, why = ("no", "which the network has") if missing else ("a", "which is none of the network's")
         raise BadFileError(f"'{path}' has {told} posterior of layer '{name}', {why}; save it again.")
     _check_names(tensors, found, path)
-    kind = settings.structure.posterior
     for name in found.layers:
+        diagonal = layers[name].rule.only_diagonal
+        if diagonal != (name in found.only_diagonal):
+            raise BadFileError(
+                f"'{path}' must name as only_diagonal the layers of which the diagonal alone is measured, got "
+                f"{list(found.only_diagonal)}; save it again."
+            )
+        kind = structure_for(settings.structure, only_diagonal=diagonal).posterior
         own, what = under(tensors, f"layer/{name}/"), f"layer '{name}' of '{path}'"
         if kind.tensor_shapes:
             _check_shapes(own, kind.tensor_shapes, _sizes(layers[name]), what)
@@ -126,13 +134,13 @@ def frozen_layers(model: nn.Module, settings: Settings, covered: Collection[str]
 
 
 def _selected(model: nn.Module, settings: Settings) -> set[str]:
-    patterns = None if settings.layers is None or isinstance(settings.layers, str) else settings.layers
+    patterns = None if settings.layers == LAST else settings.layers
     return set(find_layers(model, patterns, frozen=True)[0])
 
 
 def check_built(layers: Mapping[str, LayerPosterior], model: nn.Module, path: object) -> None:
     """Raise a BadFileError unless the posterior of every layer has the shape of the layer."""
-    known = find_layers(model, frozen=True)[0]
+    known = find_layers(model, ALL, frozen=True)[0]
     for name, layer in layers.items():
         if layer.shape != known[name].shape:
             raise BadFileError(

@@ -23,6 +23,7 @@ from infoform import Curvature, Likelihood, Regression
 from infoform.curvature.request import BASES
 from infoform.curvature.subsampling import WHOLE_INPUTS, WHOLE_RESIDUAL, subsample_weights
 from infoform.likelihoods import FISHER_KINDS, LIKELIHOODS
+from infoform.network.coverage import NOT_BY_DEFAULT
 from likelihood_cases import WITH_THREE_OUTPUTS
 from models import MODELS, TokenPool, Wrapped
 
@@ -202,17 +203,13 @@ def test_a_users_hook_that_changes_the_output_is_part_of_the_network() -> None:
     assert_close(gradients.block, expected.block)
 
 
-def test_the_encoders_attention_is_held_fixed_and_said_so() -> None:
+def test_the_encoders_attention_has_a_posterior_and_its_norms_are_held_fixed_and_said_so() -> None:
     case = MODELS["transformer"]
     laplace = infoform.Laplace(case.model().eval(), "classification").fit([case.inputs()], progress=False)
     rows = {row.parameter: row for row in laplace.coverage()}
-    for name in ("linear1", "linear2"):
-        assert rows[f"0.{name}.weight"].covered
-        assert rows[f"0.{name}.bias"].covered
-    assert "MultiheadAttention has no rule" in rows["0.self_attn.in_proj_weight"].reason
-    assert "never called" in rows["0.self_attn.out_proj.weight"].reason
-    assert "LayerNorm has no rule" in rows["0.norm1.weight"].reason
-    assert not any(row.covered for row in rows.values() if "self_attn" in row.parameter or "norm" in row.parameter)
+    assert rows["0.self_attn.in_proj_weight"].reason == "MultiheadAttention '0.self_attn'"
+    assert rows["0.norm1.weight"].reason == NOT_BY_DEFAULT
+    assert [row.covered for row in rows.values()] == ["norm" not in name for name in rows]
 
 
 def test_only_what_is_wanted_is_collected() -> None:

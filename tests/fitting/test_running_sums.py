@@ -115,7 +115,7 @@ def test_the_bytes_of_directions_that_an_update_keeps_are_told_too(monkeypatch: 
     assert all(before == after for before, after in told)
 
 
-def size_of(outputs: int, inputs: int, columns: int, **use: int) -> Dimensions:
+def size_of(outputs: int, inputs: int, columns: int, **use: Any) -> Dimensions:
     return Dimensions(outputs, inputs, (min(outputs, columns), min(inputs, columns)), torch.float32, **use)
 
 

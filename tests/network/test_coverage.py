@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import infoform
 from flat import flat_laplace
 from infoform import Coverage
-from infoform.network.coverage import find_layers
+from infoform.network.coverage import NOT_BY_DEFAULT, ON_DEMAND, find_layers
 from models import MODELS
 
 
@@ -49,9 +49,9 @@ def test_a_parameter_without_a_rule_says_its_module() -> None:
 
     fixed = reasons(coverage_of(Scaled(), torch.ones(2, 4)))
     assert fixed == {
-        "scale": "a parameter of Scaled itself, not of a layer with a rule in infoform.layers",
-        "norm.weight": "LayerNorm has no rule in infoform.layers",
-        "norm.bias": "LayerNorm has no rule in infoform.layers",
+        "scale": f"a parameter of Scaled itself, not of a layer with a rule in infoform.layers; {ON_DEMAND}",
+        "norm.weight": NOT_BY_DEFAULT,
+        "norm.bias": NOT_BY_DEFAULT,
     }
 
 
@@ -62,7 +62,7 @@ def test_a_subclass_with_its_own_forward_is_held_fixed() -> None:
 
     fixed = reasons(coverage_of(nn.Sequential(Doubled(4, 2), nn.Linear(2, 3)), torch.ones(2, 4)))
     assert set(fixed) == {"0.weight", "0.bias"}
-    assert fixed["0.weight"].endswith(".Doubled has a forward of its own, and no rule in infoform.layers")
+    assert fixed["0.weight"].endswith(".Doubled has a forward of its own, and no rule in infoform.layers; " + ON_DEMAND)
     assert fixed["0.weight"].startswith(f"{Doubled.__module__}.")
 
 
@@ -181,7 +181,10 @@ def test_a_weight_shared_with_another_kind_of_module_is_held_fixed(bias: bool) -
     assert set(fixed) == {"embedding.weight"} | ({"decoder.bias"} if bias else set())
     assert {row.layer for row in coverage if row.covered} == {"body"}
     if bias:
-        assert set(fixed.values()) == {"shares a parameter with 'embedding', which does not use it in the same way"}
+        assert set(fixed.values()) == {
+            f"shares a parameter with {other}, which does not use it in the same way; {ON_DEMAND}"
+            for other in ("'decoder'", "'embedding'")
+        }
 
 
 def test_layers_that_share_only_a_weight_are_held_fixed() -> None:
@@ -203,7 +206,7 @@ def test_coverage_is_a_sequence_and_prints_as_a_table() -> None:
         assert row.parameter in printed
     assert "12×4" in printed  # the attention's in_proj_weight
     assert "fixed" in printed
-    assert "MultiheadAttention has no rule in infoform.layers" in printed
+    assert "MultiheadAttention '0.self_attn'" in printed
     assert all(len(line) <= 120 for line in printed.splitlines())
 
 

@@ -17,6 +17,7 @@ import infoform
 from infoform.network.batches import read_inputs
 
 OUTPUTS = 3
+pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # of vmap over attention, in the judge
 
 
 class SequenceFirst(nn.Module):

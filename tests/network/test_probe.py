@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from infoform.network.batches import read_inputs
 from infoform.network.probe import probe, probe_batch
@@ -42,10 +43,11 @@ def test_what_is_no_module_counts_too() -> None:
 @pytest.mark.parametrize("case", MODELS)
 def test_tensors_without_memory_tell_the_same(case: str) -> None:
     model = MODELS[case].model()
-    seen = probe(model, MODELS[case].inputs(4))
     with torch.device("meta"):
         empty = MODELS[case].model()
-    shapes = probe(empty, MODELS[case].inputs(4))
+    with sdpa_kernel(SDPBackend.MATH):  # fused kernels, which there are none of without memory, hold other numbers
+        seen = probe(model, MODELS[case].inputs(4))
+        shapes = probe(empty, MODELS[case].inputs(4))
     assert shapes.activations == seen.activations
     assert shapes.uses == seen.uses
 

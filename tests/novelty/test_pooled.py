@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from infoform.layers.attention import InProjection
 from infoform.layers.base import pool_positions
 from infoform.network.batches import Batch, token_mask
 from infoform.network.coverage import find_layers
@@ -14,9 +15,10 @@ from models import MODELS, Recurrent
 
 def expected_rows(module: nn.Module, x: Tensor) -> Tensor:
     """Return the definition, example by example and channel by channel."""
-    if isinstance(module, nn.Linear) and x.dim() == 2:
+    linear = isinstance(module, nn.Linear | InProjection)
+    if linear and x.dim() == 2:
         return x
-    channels = x.reshape(len(x), -1, x.shape[-1]).mT if isinstance(module, nn.Linear) else x.flatten(2)  # (N, A, S)
+    channels = x.reshape(len(x), -1, x.shape[-1]).mT if linear else x.flatten(2)  # (N, A, S)
     means = [[float(row.sum()) / len(row) for row in one] for one in channels]
     roots = [[(float((row * row).sum()) / len(row)) ** 0.5 for row in one] for one in channels]
     return torch.cat([torch.tensor(means), torch.tensor(roots)], dim=1).to(x)

@@ -14,9 +14,10 @@ from torch.func import functional_call, jacrev
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, TensorDataset
 
-from dense import assert_close, read_logits
+from dense import as_rows, assert_close, read_logits
 from flat import flat_laplace
 from infoform import Laplace, Regression
+from infoform.layers.attention import InProjection
 from infoform.likelihoods import LIKELIHOODS, LINKS, GaussianOutputs, Likelihood
 from infoform.network.batches import read_inputs
 from infoform.posteriors import PRESETS, STRUCTURES
@@ -66,7 +67,14 @@ CASES: dict[str, Case] = MODELS | {
             nn.Linear(4, 3),
         ),
         (3, 4),
-        ("0.linear1", "0.linear2", "1.linear1", "1.linear2", "3"),
+        (
+            *(
+                f"{block}.{name}"
+                for block in "01"
+                for name in ("self_attn", "self_attn.out_proj", "linear1", "linear2")
+            ),
+            "3",
+        ),
     ),
     "layers that reach some outputs": Case(Heads, (4,), ("shared", "one", "two")),
     "tokens that reach some outputs": Case(TokenHeads, (3, 4), ("tokens", "positions")),
@@ -115,8 +123,10 @@ def jacobians(case: str) -> dict[str, Tensor]:  # (N, C, G * A) each
     rows = {}
     for name in CASES[case].layers:
         layer = laplace.layers[name]
-        own = [whole[layer.parameters[key]] for key in ("weight", "bias") if key in layer.parameters]
-        matrix = torch.cat([one.reshape(*one.shape[:3], -1) for one in own], dim=3)  # (N, C, G, A)
+        keys = ("weight", "in_proj_weight", "bias", "in_proj_bias")
+        own = [whole[layer.parameters[key]] for key in keys if key in layer.parameters]
+        formed = [torch.stack([as_rows(layer.module, one) for one in part.flatten(0, 1)]) for part in own]
+        matrix = torch.cat(formed, dim=2).unflatten(0, own[0].shape[:2])  # (N, C, G, A)
         rows[name] = matrix.flatten(2)
     return rows
 
@@ -235,7 +245,7 @@ def drawn_deviations(posterior: Posterior, samples: int, *, seed: int, together:
 
 
 def networks_run_together(laplace: Laplace) -> bool:
-    return all(isinstance(layer.module, nn.Linear) for layer in laplace.layers.values())
+    return all(isinstance(layer.module, nn.Linear | InProjection) for layer in laplace.layers.values())
 
 
 @pytest.mark.parametrize("vmapped", [True, False])

@@ -225,7 +225,7 @@ class PosteriorOptions:
             "Posterior",
             "PATTERN",
             "Layers that get a posterior, such as 'head.*', or not, such as '!head.*'; can be repeated. 'last' finds "
-            "the last one. Default: all that train.",
+            "the last one, 'all' takes norms and embeddings, too. Default: all other layers that train.",
         ),
     ] = None
     fisher: Annotated[

@@ -169,7 +169,7 @@ def _of_one_layer(laplace: Laplace, name: str) -> Laplace:
     fitted = laplace._fitted()
     fitted.layers(laplace.structure)
     curvature = {key: one for key, one in fitted.fit.curvature.items() if key == name}
-    if laplace.prior.needs_inputs:
+    if laplace.prior.needs_inputs and name not in fitted.only_diagonal:
         fitted.spectrum(name)
     other = copy.copy(laplace)
     other._built = Fitted(

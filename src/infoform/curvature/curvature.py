@@ -30,6 +30,7 @@ class Curvature:
         diagonal: E Σ_v ∇² (G, A), the exact diagonal of the information.
         bases: Eigenbases by name, "gradient" or "activation".
         block: The exact information matrix (G * A, G * A), row-major.
+        only_diagonal: Whether the layer is one of which the diagonal alone is ever measured: a norm or an embedding.
 
     Example:
         ```python
@@ -47,6 +48,7 @@ class Curvature:
     diagonal: Tensor | None = None  # f (G, A): E Σ_v ∇²
     bases: Mapping[str, Eigenbasis] = field(default_factory=dict)  # by its name in BASES
     block: Tensor | None = None  # (G * A, G * A): the exact information matrix, row-major
+    only_diagonal: bool = False  # whether nothing else is ever measured of such a layer
 
 
 TENSORS = ("input_factor", "gradient_factor", "diagonal", "block")  # the tensors of a Curvature besides its bases
@@ -70,7 +72,13 @@ def pack_curvature(curvature: Curvature) -> tuple[dict[str, Tensor], dict[str, A
         tensors |= {f"{basis}.{one.name}": getattr(eigen, one.name) for one in fields(eigen)}
     if curvature.inputs is not None:
         tensors |= {f"inputs.{one.name}": getattr(curvature.inputs, one.name) for one in fields(curvature.inputs)}
-    settings = {"name": curvature.name, "shape": list(curvature.shape), "positions": curvature.positions}
+    settings: dict[str, Any] = {
+        "name": curvature.name,
+        "shape": list(curvature.shape),
+        "positions": curvature.positions,
+    }
+    if curvature.only_diagonal:
+        settings["only_diagonal"] = True
     return {key: value for key, value in tensors.items() if value is not None}, settings
 
 

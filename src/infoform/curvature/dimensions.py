@@ -17,6 +17,7 @@ class Dimensions:
     groups: int = 1  # H
     input_rank: int | None = None  # eigenpairs that a prior keeps of the inputs; None where it does not look at them
     core: int = 0  # pairs of each basis that are measured together
+    only_diagonal: bool = False  # whether nothing but the diagonal is measured
 
     @property
     def weights(self) -> int:

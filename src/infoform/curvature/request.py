@@ -25,6 +25,10 @@ class StatisticsRequest:
     core_size: int = 0  # pairs of a core
     block: bool = False
 
+    def of_layer(self, *, only_diagonal: bool) -> "StatisticsRequest":
+        """Return what is collected of a layer, of which perhaps nothing but the diagonal is ever measured."""
+        return StatisticsRequest(diagonal=True) if only_diagonal else self
+
     def __or__(self, other: "StatisticsRequest") -> "StatisticsRequest":
         return StatisticsRequest(
             inputs=self.inputs or other.inputs,

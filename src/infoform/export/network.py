@@ -69,7 +69,7 @@ class Network(nn.Module):
 
         def hook_of(name: str, layer: Layer) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-                calls.append(layer.rule.inputs(module, args[0] if args else kwargs["input"])[0, :, 0])
+                calls.append(layer.rule.inputs(module, layer.rule.argument(module, args, kwargs))[0, :, 0])
 
             return hook
 

@@ -131,5 +131,6 @@ class GradientAccumulator:
         sums = self._sums.all
         forms, alone = any(one.forms_gradients for one in sums), all(one.one_by_one for one in sums)
         patches = use.groups * use.positions * inputs if use.unfolds or not alone else 0
-        size = use.itemsize * (patches + (outputs * inputs if forms else 0))
+        formed = outputs * inputs if use.width is None else use.width
+        size = use.itemsize * (patches + (formed if forms else 0))
         self._step = max(1, (min(limits.shared, ALONE_BYTES) if alone else limits.shared) // size)

@@ -56,7 +56,11 @@ def fit_curvature(
     """
     processes = Processes.running()
     plans = plan_passes(
-        task.layers, task.request, task.settings, known=None if previous is None else previous.curvature
+        task.layers,
+        task.request,
+        task.settings,
+        known=None if previous is None else previous.curvature,
+        only_diagonal=[name for name, layer in task.layers.items() if layer.rule.only_diagonal],
     )
     with (
         processes.together(),

@@ -74,7 +74,7 @@ def _groups(task: FitTask, loader: Iterable[Any], *, max_memory: int, update: bo
         batch = _first_batch(loader, task.settings.seed, place)
         own = None
         if batch is not None:
-            seen = probe_batch(task.model, batch, device=place.device)
+            seen = probe_batch(task.model, batch, also=task.layers, device=place.device)
             needed = layer_memory(task.layers, seen, task.request, task.settings)
             if update:  # what is measured and what it is merged to are there together
                 needed = {name: replace(one, sums=(one.sums[0], 2 * one.sums[1])) for name, one in needed.items()}

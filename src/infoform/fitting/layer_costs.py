@@ -23,6 +23,7 @@ def statistics_bytes(
         block: Whether the layer is small enough for its block.
         sifted: Whether the second pass reads the selected examples alone, so that the first sums the diagonal.
     """
+    request = request.of_layer(only_diagonal=size.only_diagonal)
     sums = LayerSums.planned(size, request, block=block)
     held = held_statistics(layer_passes(request, selects=sifted), request)
     first, *second = [sum(one.planned_bytes(size.dtype) for one in sums.of(statistics)) for statistics in held]
@@ -31,12 +32,15 @@ def statistics_bytes(
 
 def fit_flops(size: Dimensions, request: StatisticsRequest, *, block: bool, vectors: int) -> int:
     """Return the flops of an example in all passes of a fit, without forward and backward, for V Fisher vectors."""
+    request = request.of_layer(only_diagonal=size.only_diagonal)
     sums = LayerSums.planned(size, request, block=block)
     return sum(_pass_flops(size, sums.of(one.statistics), vectors) for one in layer_passes(request))
 
 
 def forward_flops(size: Dimensions) -> int:
     """Return the flops of an example's forward pass; its gradient pass takes three times as many."""
+    if size.only_diagonal:  # an elementwise product, or rows of a table
+        return 0
     return 2 * size.uses * size.weights
 
 
@@ -51,6 +55,7 @@ def eigen_bytes(size: Dimensions, request: StatisticsRequest) -> int:
 
 
 def _sources(size: Dimensions, request: StatisticsRequest) -> list[SecondMoment]:
+    request = request.of_layer(only_diagonal=size.only_diagonal)
     sources = LayerSums.empty(size, request, block=False).sources(request.bases)
     return [one for moments in sources.values() for one in moments]
 

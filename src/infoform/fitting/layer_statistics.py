@@ -23,6 +23,7 @@ class LayerStatistics:
     """The sums of one layer, and the bases found from them."""
 
     def __init__(self, layer: Layer, request: StatisticsRequest, settings: FitSettings) -> None:
+        request = request.of_layer(only_diagonal=layer.rule.only_diagonal)
         size = layer_dimensions(layer, request, settings, use=None)
         block = size.weights <= settings.block_limit
         self._layer, self._request, self._columns = layer, request, size.columns
@@ -128,6 +129,7 @@ class LayerStatistics:
             diagonal=_average(own.squares, "squares", examples),
             bases=bases,
             block=_average(own.block, "block", examples),
+            only_diagonal=self._layer.rule.only_diagonal,
         )
 
     def _projection(self, basis: str, of_inputs: Eigenpairs, of_outputs: Eigenpairs) -> ProjectedSquares:

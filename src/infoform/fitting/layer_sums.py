@@ -124,12 +124,14 @@ def layer_dimensions(
 ) -> Dimensions:  # use: (H, S)
     """Return the sizes of a layer, with the columns that a fit keeps."""
     outputs, inputs = layer.shape
+    request = request.of_layer(only_diagonal=layer.rule.only_diagonal)
     columns = tuple(kept_columns(size, request, settings.basis_size) for size in layer.shape)
     groups, positions = (1, None) if use is None else use
-    dtype = wide_dtype(next(layer.module.parameters(recurse=False)).dtype)
+    dtype = wide_dtype(layer.mean.dtype)
     rank = settings.prior_rank if request.inputs else None
     core = min(request.core_size, columns[0] * columns[1])
-    return Dimensions(outputs, inputs, (columns[0], columns[1]), dtype, positions, groups, rank, core)
+    only_diagonal = layer.rule.only_diagonal
+    return Dimensions(outputs, inputs, (columns[0], columns[1]), dtype, positions, groups, rank, core, only_diagonal)
 
 
 def _moments(size: Dimensions, *, name: str, seed: int) -> tuple[SecondMoment, ...]:

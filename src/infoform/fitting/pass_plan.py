@@ -76,6 +76,7 @@ def plan_passes(
     settings: FitSettings,
     *,
     known: Collection[str] | None = None,
+    only_diagonal: Collection[str] = (),
 ) -> tuple[PassPlan, ...]:
     """Return the passes of a fit.
 
@@ -84,6 +85,7 @@ def plan_passes(
         request: The statistics that the fit is asked for.
         settings: How they are measured.
         known: For an update, the layers whose bases an earlier fit has found; None for a first fit.
+        only_diagonal: The layers of which nothing but the diagonal is measured: one pass over all of the data does.
 
     Returns:
         One plan a pass, in their order. The last may be left out where no gradient reaches its layers.
@@ -92,12 +94,14 @@ def plan_passes(
     share = 1.0 if update or not request.bases else settings.basis_data
     selects, whole = not update and selects_examples(request, settings), share == 1
     passes = layer_passes(request, share=share, selects=selects)
-    new = [name for name in names if name not in (known or ())]
+    new = [name for name in names if name not in (known or ()) and name not in only_diagonal]
     sums = {name: passes[0] if name in new else LayerPass(results(request)) for name in names}
+    diagonal = LayerPass((Statistic.DIAGONAL,))
+    sums |= {name: diagonal if whole else LayerPass() for name in names if name in only_diagonal}
     first = PassPlan(sums, share=share, scored=whole)
     if not new or len(passes) == 1:
         return (first,)
-    second = dict.fromkeys(new, passes[1])
+    second = {name: passes[1] if name in new else diagonal for name in names if name in new or not whole}
     return first, PassPlan(second, rereads=selects and whole, scored=not whole, checked=whole)
 
 

@@ -8,7 +8,8 @@ The bias, where there is one, is the last column of the matrix, and its input is
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,16 @@ class LayerRule(ABC):
         types: the module types that the rule is for, as error messages name them.
         runs_batched: whether several small networks with this layer run faster together, by `torch.vmap`, than one
             after the other.
+        by_default: whether such layers get a posterior where the user names no layers; others need `layers="all"`, or
+            their names.
+        only_diagonal: whether the exact diagonal is all that is measured of such a layer, whatever the structure of
+            the others is.
+        sparse: whether an example has a gradient in a few rows of the matrix alone, which `row_indices` and
+            `row_gradients` give in the place of `inputs` and `gradients`.
+        forms: whether `matrices` is the only way to a gradient, in the place of `inputs` and `gradients`; those of
+            several calls add up.
+        expands: whether gradients come from the network with one copy of the parameter for each example, and not from
+            calls of a module.
 
     Example:
         ```python
@@ -39,6 +50,25 @@ class LayerRule(ABC):
 
     types: ClassVar[tuple[type[nn.Module], ...]]
     runs_batched: ClassVar[bool] = False
+    by_default: ClassVar[bool] = True
+    only_diagonal: ClassVar[bool] = False
+    sparse: ClassVar[bool] = False
+    forms: ClassVar[bool] = False
+    expands: ClassVar[bool] = False
+
+    def argument(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+        """Return what the other methods take for x: of a call's arguments, the one that the weights are applied to.
+
+        Args:
+            module: a module that the rule applies to.
+            args: positional arguments of the call.
+            kwargs: named arguments of the call.
+
+        Returns:
+            The first argument, if the rule does not know better, (N, ...).
+        """
+        first: Tensor = args[0] if args else next(iter(kwargs.values()))
+        return first
 
     @abstractmethod
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (H, N, S, A)
@@ -151,6 +181,31 @@ class LayerRule(ABC):
             Whether ∇ is formed without `inputs`, for gradients like these.
         """
         return False
+
+    def row_indices(self, module: nn.Module, x: Tensor) -> Tensor:  # (N, ...) -> (N, S)
+        """Return which rows of the matrix each example uses, where the rule is `sparse`.
+
+        Args:
+            module: a module that the rule applies to.
+            x: what `argument` gives, (N, ...).
+
+        Returns:
+            Numbers of rows; the same may come several times.
+        """
+        raise NotImplementedError
+
+    def row_gradients(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor:  # (N, ...), (N, ...) -> (N, S, A)
+        """Return the gradients of these rows, where the rule is `sparse`.
+
+        Args:
+            module: a module that the rule applies to.
+            x: what `argument` gives, (N, ...).
+            g: gradient of what one call of the module returned, (N, ...).
+
+        Returns:
+            One row for each of `row_indices`.
+        """
+        raise NotImplementedError
 
     def pooled(self, module: nn.Module, x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, ...) -> (N, D)
         """Return what novelty looks at: one row an example, of the inputs as they are or pooled over positions.

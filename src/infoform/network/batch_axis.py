@@ -27,7 +27,8 @@ def _first(x: Tensor, examples: int) -> Tensor | None:  # (N, ...)
 
 
 def _second(x: Tensor, examples: int) -> Tensor | None:  # (T, N, ..., A)
-    return x.transpose(0, 1) if x.dim() > 2 and x.shape[1] == examples else None
+    tokens = x.dim() > 2 or (x.dim() == 2 and not x.is_floating_point())  # words: (T, N)
+    return x.transpose(0, 1) if tokens and x.shape[1] == examples else None
 
 
 def _parts(x: Tensor, examples: int) -> Tensor | None:  # (N * k, ...) -> (N, k, ...)

@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from infoform.common.shared_setting import SharedSetting
+from infoform.layers import LayerRule
+from infoform.layers.attention import all_projections, seen_projections
 from infoform.network.batch_axis import FIRST, arranged
-from infoform.network.batches import Batch, read_outputs
+from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs
+from infoform.network.expanded import ExpandedNetwork
 from infoform.network.frozen_norm import norm_hooks
 from infoform.network.hooks import hooked, hooked_modules
 from infoform.network.layer import Layer
@@ -67,6 +70,9 @@ class Capture:
     output_bytes: list[int] = field(default_factory=list)  # put out by each call of a layer
     arranges: bool = True  # whether calls get their examples first; a self-check wants them as they are
     taps: bool = True  # whether calls of layers are noted
+    expands: Mapping[str, Layer] = field(default_factory=dict)  # single parameters, of which no call tells
+    _batch: Batch | None = None  # the present one, where there are such
+    _expanded: ExpandedNetwork | None = None
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None
@@ -95,7 +101,42 @@ class Capture:
         if self.arranges and self._examples:
             for name in list(self.calls):
                 self._arrange(name)
+        self._expanded, self._batch = None, batch if self.expands and self.taps else None
+        if self._batch is not None:
+            self._note_expanded(batch, outputs)
         return outputs if self.autocast is None else outputs.float()
+
+    def _note_expanded(self, batch: Batch, outputs: Tensor) -> None:
+        """Note single parameters as called; as odd where examples cannot be run with parameters of their own."""
+        for name, layer in self.expands.items():
+            nothing = outputs.new_empty(self._examples, 0, requires_grad=False)
+            self.calls[name] = [Call(layer.module, nothing, nothing._version)]
+            if not is_divisible(batch) or batch_size(batch) != self._examples:
+                self.odd[name] = "the batch cannot be cut into examples, which a single parameter needs"
+
+    def _send_back_expanded(self, vector: Tensor, sink: GradientSink, *, last: bool) -> None:
+        """Send a vector back to single parameters, through a network with one copy of them for each example."""
+        assert self._batch is not None
+        layers = {name: layer for name, layer in self.expands.items() if name not in self.odd and name in self.calls}
+        if not layers:
+            return
+        if self._expanded is None:
+            names = [one for layer in layers.values() for one in layer.parameters.values()]
+            self.taps = False
+            try:
+                network = (self.model, self.state, names, self._batch, self._casting)
+                self._expanded = ExpandedNetwork.run(*network)
+            finally:
+                self.taps = True
+        gradients = self._expanded.gradients(vector, last=last)
+        for name, layer in layers.items():
+            (call,), (parameter,) = self.calls[name], layer.parameters.values()
+            if last:
+                del self.calls[name]
+            if parameter in gradients:
+                sink(name, [replace(call, gradients=gradients[parameter])])
+        if last:
+            self._expanded = None
 
     def _casting(self) -> AbstractContextManager[None]:
         if self.autocast is None:
@@ -111,6 +152,8 @@ class Capture:
                 torch.autograd.grad(outputs, self._anchor, vector, retain_graph=not last, allow_unused=True)
             for name in list(self._gradients):  # layers some of whose calls do not reach the outputs
                 self._flush(name)
+            if self._batch is not None:
+                self._send_back_expanded(vector, sink, last=last)
         finally:
             self._gradients, self._sink = {}, None
 
@@ -202,10 +245,14 @@ def capturing(
     state = {name: parameter.detach().to(device) for name, parameter in model.named_parameters()}
     state |= {name: buffer.detach().clone().to(device) for name, buffer in model.named_buffers()}
     state = state_with_channels_last(state) if channels_last else state
-    capture = Capture(model, state, autocast, dict(axes or {}), channels_last)
+    expands = {name: layer for name, layer in layers.items() if layer.rule.expands}
+    capture = Capture(model, state, autocast, dict(axes or {}), channels_last, expands=expands)
     norms = hooked_modules(norm_hooks(model) if many_backward_passes else [])
-    taps = hooked(layers, lambda name, _: _tap_hook(capture, name))
-    with evaluation_mode(model), unfused_encoder(), norms, taps:
+    taps = hooked(layers, lambda name, layer: _tap_hook(capture, name, layer.rule))
+    # attentions also where they are not tapped: digits would depend on it
+    attentions = seen_projections(all_projections(model))
+    # norms after taps, so that a tapped norm is tapped behind its cheap backward pass
+    with evaluation_mode(model), unfused_encoder(), attentions, taps, norms:
         yield capture
 
 
@@ -239,9 +286,9 @@ def _without_fast_path() -> Iterator[None]:
 _UNFUSED = SharedSetting(_without_fast_path)  # torch has one switch for all threads
 
 
-def _tap_hook(capture: Capture, name: str) -> Callable[..., Tensor]:
+def _tap_hook(capture: Capture, name: str, rule: LayerRule) -> Callable[..., Tensor]:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor:
-        return capture._tap(name, module, args[0] if args else kwargs["input"], output)
+        return capture._tap(name, module, rule.argument(module, args, kwargs), output)
 
     return hook
 

@@ -7,12 +7,17 @@ from rich.console import Console
 from rich.table import Column, Table
 from torch import nn
 
-from infoform.layers import LAYERS, find_rule, supported_types
+from infoform.layers import supported_types
+from infoform.layers.attention import InProjection
+from infoform.layers.parameter import ParameterUse
+from infoform.network.candidates import Candidate, candidates
 from infoform.network.layer import Layer
-from infoform.network.selection import check_patterns, is_frozen, selects, split_patterns
+from infoform.network.selection import ALL, check_patterns, is_frozen, selects, split_patterns
 
 NOT_SELECTED = "not selected by layers="
 FROZEN = "frozen: its parameters have requires_grad=False"
+ON_DEMAND = 'layers="all" gives it an exact diagonal'
+NOT_BY_DEFAULT = f"held fixed by default; {ON_DEMAND}"
 
 
 @dataclass(frozen=True)
@@ -92,56 +97,62 @@ def describe(
             structure, reason = None, fixed[name if layer is None else layer.name]
         else:
             structure, note = structures[layer.name]
-            reason = f"{type(layer.module).__name__} '{layer.name}'" + (f"; {note}" if note else "")
+            reason = f"{_kind(layer.module)} '{layer.name}'" + (f"; {note}" if note else "")
         owner = None if layer is None else layer.name
         rows.append(ParameterCoverage(name, tuple(parameter.shape), owner, structure, reason))
     return Coverage(rows)
 
 
+def _kind(module: nn.Module) -> str:
+    return type(module.owner if isinstance(module, InProjection | ParameterUse) else module).__name__
+
+
 def find_layers(
-    model: nn.Module, patterns: Sequence[str] | None = None, *, frozen: bool = False
+    model: nn.Module, patterns: Sequence[str] | str | None = None, *, frozen: bool = False
 ) -> tuple[dict[str, Layer], dict[str, str]]:
     """Return the layers that get a posterior, by name, and why every other parameter is held fixed.
 
     Args:
         model: any model.
-        patterns: names or patterns of layers, also of such to leave out ("!head*"); None for all.
+        patterns: names or patterns of layers, also of such to leave out ("!head*"); "all" for all; None for all whose
+            rule counts by default.
         frozen: whether layers with `requires_grad=False` count. They do where the user names layers, and where the
             whole model is frozen.
     """
-    check_patterns(model, patterns)
-    frozen = frozen or bool(split_patterns(patterns)[0]) or is_frozen(model)
+    known = candidates(model)
+    chosen = None if patterns is None or patterns == ALL else list(patterns)
+    check_patterns(known, chosen)
+    wanted = bool(split_patterns(chosen)[0])
+    frozen = frozen or wanted or is_frozen(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    users: dict[int, list[tuple[str, nn.Module]]] = {}
-    for name, module in model.named_modules():
-        for parameter in module.parameters(recurse=False):
-            users.setdefault(id(parameter), []).append((name, module))
+    users: dict[int, list[Candidate]] = {}
+    for candidate in known:
+        for parameter in candidate.own.values():
+            users.setdefault(id(parameter), []).append(candidate)
 
     layers: dict[str, Layer] = {}
     reasons: dict[str, str] = {}
-    for name, module in model.named_modules():
-        own = dict(module.named_parameters(recurse=False))
-        if not own or all(names[id(parameter)] in reasons for parameter in own.values()):
+    for candidate in known:
+        name, own, rule = candidate.name, candidate.own, candidate.rule
+        if all(names[id(parameter)] in reasons for parameter in own.values()):
             continue
-        rule = find_rule(module)
         sharing = [user for parameter in own.values() for user in users[id(parameter)]]
-        strangers = [other for other, user in sharing if not _same_parameters(user, module)]
-        selected = selects(patterns, [other for other, _ in sharing])
+        strangers = [other.name for other in sharing if not other.uses_as(candidate)]
         still = [] if frozen else [key for key, parameter in own.items() if not parameter.requires_grad]
         if rule is None:
-            reason = _why_no_rule(module)
-        elif own.keys() != rule.parameter_names(module):
-            reason = f"the weight of '{name}' is computed from other parameters (weight or spectral norm, say)"
+            reason = candidate.reason
         elif strangers:
             reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
-        elif not selected:
+        elif not selects(chosen, [other.name for other in sharing]):
             reason = NOT_SELECTED
         elif len(still) == len(own):
             reason = FROZEN
         elif still:
             reason = f"its {' and '.join(still)} is frozen, and a layer has a posterior as a whole; name it in layers="
+        elif not (rule.by_default or wanted or patterns == ALL):
+            reason = f"{candidate.reason}; {ON_DEMAND}" if candidate.reason else NOT_BY_DEFAULT
         else:
-            modules = tuple(dict.fromkeys(user for _, user in sharing))
+            modules = tuple(dict.fromkeys(module for user in sharing for module in user.users))
             if not any(layer.modules == modules for layer in layers.values()):
                 layers[name] = Layer(name, rule, modules, {key: names[id(p)] for key, p in own.items()})
             continue
@@ -149,22 +160,14 @@ def find_layers(
     for layer in layers.values():  # a parameter with a posterior needs no excuse
         for parameter_name in layer.parameters.values():
             reasons.pop(parameter_name, None)
-    _check_some(model, layers, patterns, reasons)
+    _check_some(model, layers, chosen, reasons)
     return layers, reasons
 
 
-def _same_parameters(one: nn.Module, other: nn.Module) -> bool:
-    first, second = dict(one.named_parameters(recurse=False)), dict(other.named_parameters(recurse=False))
-    return type(one) is type(other) and first.keys() == second.keys() and all(first[k] is second[k] for k in first)
-
-
-def _why_no_rule(module: nn.Module) -> str:
-    kind = type(module)
-    if any(isinstance(module, known) for rule in LAYERS.values() for known in rule.types):
-        return f"{kind.__module__}.{kind.__qualname__} has a forward of its own, and no rule in infoform.layers"
-    if any(True for _ in module.children()) and not kind.__module__.startswith("torch.nn"):
-        return f"a parameter of {kind.__name__} itself, not of a layer with a rule in infoform.layers"
-    return f"{kind.__name__} has no rule in infoform.layers"
+def ordinary_layers(model: nn.Module) -> dict[str, Layer]:
+    """Return the layers that count where nobody names any, frozen or not: what novelty looks at."""
+    every, _ = find_layers(model, ALL, frozen=True)
+    return {name: layer for name, layer in every.items() if layer.rule.by_default}
 
 
 def _check_some(
@@ -180,7 +183,10 @@ def _check_some(
             "to have a posterior in layers=, or unfreeze them."
         )
     kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
+    demanded = any(ON_DEMAND in one for one in reasons.values())
+    remedy = 'pass layers="all"' if demanded else "add a rule in infoform.layers"
+
     raise ValueError(
-        f"the model must have at least one layer with a rule ({', '.join(supported_types())}) to give a posterior, "
-        f"got parameters only in {', '.join(kinds) or 'no module'}; add a rule in infoform.layers."
+        f"the model must have at least one layer with a rule ({', '.join(supported_types(by_default=True))}) to give a "
+        f"posterior, got parameters only in {', '.join(kinds) or 'no module'}; {remedy}."
     )

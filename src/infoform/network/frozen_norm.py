@@ -25,7 +25,8 @@ def norm_hooks(model: nn.Module) -> Iterator[tuple[nn.Module, Hook]]:
 
 def _multiplying(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
     inputs = args[0] if args else kwargs["input"]
-    if module.training or not isinstance(module.running_var, Tensor) or not inputs.requires_grad:
+    batched = torch._C._functorch.is_batchedtensor(inputs)  # vmap has no rule for it
+    if module.training or not isinstance(module.running_var, Tensor) or not inputs.requires_grad or batched:
         return None
     assert isinstance(module.eps, float)
     factor = (module.running_var + module.eps).rsqrt().to(output)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from infoform.layers.base import is_outer
 from infoform.network.batches import Batch, read_outputs, split_batch
 from infoform.network.capture import evaluation_mode
-from infoform.network.coverage import find_layers
+from infoform.network.coverage import find_layers, ordinary_layers
 from infoform.network.hooks import hooked
 from infoform.network.layer import Layer
 
@@ -70,9 +70,9 @@ def watching(layers: Mapping[str, Layer]) -> Iterator[LayerWatch]:
     """See all calls of these layers for the time of the block; the network computes what it would without."""
     watch = LayerWatch()
 
-    def hook_of(name: str, _: Layer) -> Callable[..., None]:
+    def hook_of(name: str, layer: Layer) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-            call = ObservedCall.of(module, args[0] if args else kwargs["input"], output)
+            call = ObservedCall.of(module, layer.rule.argument(module, args, kwargs), output)
             watch.calls.setdefault(name, []).append(call)
             watch.order.append(name)
 
@@ -120,7 +120,7 @@ def trace_last_layer(model: nn.Module, batch: Batch, check_outputs: Callable[[Te
     Raises:
         ValueError: if the outputs are not those of a layer with a rule, used once and at one position of an example.
     """
-    layers, _ = find_layers(model, frozen=True)
+    layers = ordinary_layers(model)
     with watching(layers) as watch:
         outputs = check_outputs(plain_outputs(model, next(split_batch(batch, TRACED))))
         for name, calls in watch.calls.items():

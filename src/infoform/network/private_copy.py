@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from infoform.layers.attention import InProjection, in_projection
+from infoform.layers.parameter import ParameterUse, parameter_use
 from infoform.network.plain_run import plain_run
 
 DEEPEST = 4  # steps from an attribute on that are looked at for a module
@@ -51,6 +53,10 @@ class ModelCopy:
 
     def of(self, module: nn.Module) -> nn.Module:
         """Return what takes the place of a module of the user's model."""
+        if isinstance(module, InProjection):
+            return in_projection(self.of(module.owner), module.thirds)  # type: ignore[arg-type]
+        if isinstance(module, ParameterUse):
+            return parameter_use(self.of(module.owner), module.key)
         return self.modules.get(module, module)
 
 

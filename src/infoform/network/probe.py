@@ -1,6 +1,6 @@
 """What one batch of inputs shows of a model: how often each layer is used, and what a gradient pass would hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from infoform.common.randomness import isolated
 from infoform.network.batches import Batch, device_of, read_inputs
-from infoform.network.capture import capturing
+from infoform.network.capture import Call, capturing
 from infoform.network.coverage import find_layers
 from infoform.network.layer import Layer
+from infoform.network.selection import ALL
 
 
 @dataclass(frozen=True)
@@ -30,20 +31,30 @@ class ProbeResult:
     shape: tuple[int, ...] = ()  # of the network's outputs
 
 
-def probe(model: nn.Module, example: Any) -> ProbeResult:
-    """Run the model once on inputs, without keeping what a gradient pass would, and leave it as found."""
-    return probe_batch(model, read_inputs(example, device_of(model)))
+def probe(model: nn.Module, example: Any, *, also: Iterable[str] = ()) -> ProbeResult:
+    """Run the model once on inputs, without keeping what a gradient pass would, and leave it as found.
+
+    Args:
+        model: any model.
+        example: a batch of inputs.
+        also: names of layers that are looked at besides those whose rule counts by default.
+    """
+    return probe_batch(model, read_inputs(example, device_of(model)), also=also)
 
 
-def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None = None) -> ProbeResult:
+def probe_batch(
+    model: nn.Module, batch: Batch, *, also: Iterable[str] = (), device: torch.device | None = None
+) -> ProbeResult:
     """As `probe`; the batch is on the device that the model is to run on, its own where none is given."""
-    layers, _ = find_layers(model, frozen=True)
+    also = set(also)
+    every, _ = find_layers(model, ALL, frozen=True)
+    layers = {name: layer for name, layer in every.items() if layer.rule.by_default or name in also}
     names = {module: name for name, layer in layers.items() for module in layer.modules}
     with capturing(model, layers, device=device) as capture, isolated(0):
         saved = _Saved([*capture.state.values(), *batch.tensors()])
 
         def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            saved.reach(names[module], args[0] if args else kwargs["input"])
+            saved.reach(names[module], layers[names[module]].rule.argument(module, args, kwargs))
 
         handles = [module.register_forward_hook(note, with_kwargs=True) for module in names]
         try:
@@ -57,15 +68,26 @@ def probe_batch(model: nn.Module, batch: Batch, *, device: torch.device | None =
         uses: dict[str, tuple[int, int]] = {}
         pooled: dict[str, int] = {}
         for name, calls in capture.calls.items():
-            pooled[name] = layers[name].rule.pooled(calls[0].module, calls[0].inputs[:1]).shape[1]
-            patches = [layers[name].rule.inputs(call.module, call.inputs[:1]) for call in calls]
-            uses[name] = patches[0].shape[0], sum(one.shape[2] for one in patches)
+            if layers[name].rule.by_default:
+                pooled[name] = layers[name].rule.pooled(calls[0].module, calls[0].inputs[:1]).shape[1]
+            uses[name] = _uses(layers[name], calls)
     if not uses:
         raise ValueError("example must be inputs that make the model call a layer with a rule, and it called none.")
     called = {name: layers[name] for name in uses}
     held = {name: saved.since(name) for name in uses}
     width = outputs.shape[1] if outputs.dim() > 1 else 1
     return ProbeResult(called, uses, width, len(outputs), capture.nbytes, held, pooled, tuple(outputs.shape))
+
+
+def _uses(layer: Layer, calls: Sequence[Call]) -> tuple[int, int]:
+    """Return (H, S) of the first example."""
+    rule = layer.rule
+    if rule.forms:
+        return 1, 1
+    if rule.sparse:
+        return 1, sum(rule.row_indices(call.module, call.inputs[:1]).shape[1] for call in calls)
+    patches = [rule.inputs(call.module, call.inputs[:1]) for call in calls]
+    return patches[0].shape[0], sum(one.shape[2] for one in patches)
 
 
 class _Saved:
@@ -95,6 +117,8 @@ class _Saved:
 
     def since(self, name: str) -> int:
         """Return the bytes that are held from this layer on, and two of the largest for the gradients on their way."""
+        if name not in self._starts:  # a single parameter, which no call tells of
+            return sum(self._sizes)
         start, inputs = self._starts[name]
         later = [*self._sizes[start:], inputs]
         return sum(later) + 2 * max(later)

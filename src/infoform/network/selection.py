@@ -6,20 +6,29 @@ from glob import escape
 
 from torch import nn
 
-from infoform.layers import find_rule
+from infoform.layers.attention import InProjection
+from infoform.layers.parameter import ParameterUse
+from infoform.network.candidates import Candidate, candidates
 
 Selection = Sequence[str] | str | Callable[[str, nn.Module], bool] | None  # what `layers=` takes
 NOT = "!"
+ALL = "all"  # what `layers=` is given for every layer that trains, also those that have no posterior by default
 
 
 def as_patterns(model: nn.Module, layers: Selection) -> Sequence[str] | str | None:
     """Return a selection as patterns, or as the string it is: a function is asked about every layer with a rule."""
     if layers is None or isinstance(layers, str) or not callable(layers):
         return layers
-    chosen = [escape(name) for name, module in rule_modules(model) if layers(name, module)]
+    known = [one for one in candidates(model) if one.rule is not None]
+    chosen = [escape(one.name) for one in known if layers(one.name, _seen(one.module))]
     if not chosen:
         raise ValueError("layers= must choose at least one layer with a rule, and the function chose none.")
     return chosen
+
+
+def _seen(module: nn.Module) -> nn.Module:
+    """Return the module that a user knows: what stands for a part of one is none."""
+    return module.owner if isinstance(module, InProjection | ParameterUse) else module
 
 
 def selects(patterns: Sequence[str] | None, names: Iterable[str]) -> bool:
@@ -36,11 +45,11 @@ def split_patterns(patterns: Sequence[str] | None) -> tuple[list[str], list[str]
     return [one for one in given if not one.startswith(NOT)], [one[1:] for one in given if one.startswith(NOT)]
 
 
-def check_patterns(model: nn.Module, patterns: Sequence[str] | None) -> None:
+def check_patterns(known: Iterable[Candidate], patterns: Sequence[str] | None) -> None:
     """Raise if there are no patterns, or one that matches no layer with a rule."""
     if patterns is None:
         return
-    supported = [name for name, _ in rule_modules(model)]
+    supported = [one.name for one in known if one.rule is not None]
     shown = ", ".join(f"'{name}'" for name in supported[:8]) + (", ..." if len(supported) > 8 else "")
     if len(patterns) == 0:
         raise ValueError(
@@ -52,11 +61,6 @@ def check_patterns(model: nn.Module, patterns: Sequence[str] | None) -> None:
             raise ValueError(
                 f"layers= must name layers with a rule, and '{pattern}' matches none; the model has {shown or 'none'}."
             )
-
-
-def rule_modules(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the modules that have a rule, with their names."""
-    return [(name, module) for name, module in model.named_modules() if find_rule(module) is not None]
 
 
 def is_frozen(model: nn.Module) -> bool:

@@ -270,6 +270,7 @@ class _Agreement:
             difference, length = 0.0, 0.0
             for name, captured in own.items():
                 expected = gradients[name]
+                expected = expected.to_dense() if expected is not None and expected.is_sparse else expected
                 if expected is None:
                     difference += float(captured.norm()) ** 2
                     continue
@@ -291,11 +292,9 @@ class _Agreement:
             inputs, outputs = (arranged(one, axis, self._examples) for one in (call.inputs, call.gradients))
             assert inputs is not None
             assert outputs is not None
-            a = self._layer.rule.inputs(call.module, inputs[row : row + 1]).to(call.dtype)  # (H, 1, S, A)
-            g = self._layer.rule.gradients(call.module, outputs[row : row + 1])  # (H, 1, S, G / H)
-            matrix = (g.mT @ a).flatten(0, 2)
+            matrix, length = _formed(self._layer, call, inputs[row : row + 1], outputs[row : row + 1])
             total = matrix if total is None else total + matrix
-            size += float(a.norm() * g.norm())
+            size += length
         assert total is not None
         return total, size
 
@@ -304,6 +303,22 @@ class _Agreement:
         if axis.startswith("parts") and len(call.inputs) == self._examples:  # one part: the same as the first
             return False
         return all(arranged(one, axis, self._examples) is not None for one in (call.inputs, call.gradients))
+
+
+def _formed(layer: Layer, call: Call, x: Tensor, g: Tensor) -> tuple[Tensor, float]:  # -> (G, A)
+    """Return the gradient of one example in one call, and how large it could be."""
+    rule = layer.rule
+    if rule.sparse:
+        values = rule.row_gradients(call.module, x, g)[0]
+        matrix = values.new_zeros(layer.shape).index_add_(0, rule.row_indices(call.module, x)[0], values)
+        return matrix, float(values.norm())
+    if rule.forms:
+        formed = rule.matrices(call.module, x, g)
+        assert formed is not None
+        return formed[0], float(formed.norm())
+    inputs = rule.inputs(call.module, x).to(call.dtype)  # (H, 1, S, A)
+    gradients = rule.gradients(call.module, g)  # (H, 1, S, G / H)
+    return (gradients.mT @ inputs).flatten(0, 2), float(inputs.norm() * gradients.norm())
 
 
 @contextmanager

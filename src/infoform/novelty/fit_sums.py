@@ -12,7 +12,7 @@ from infoform.common.files import under
 from infoform.common.processes import Processes
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import Batch
-from infoform.network.coverage import find_layers
+from infoform.network.coverage import ordinary_layers
 from infoform.novelty.known_inputs import KnownInputs, calibrated, unit_length
 from infoform.novelty.left_out import ExampleRows, LeftOut
 from infoform.novelty.moments import WIDE, MomentSums, example_weights
@@ -27,7 +27,7 @@ class NoveltySums:
     """The sums of a fit; all layers with a rule count, also those that get no posterior."""
 
     def __init__(self, model: nn.Module, likelihood: Likelihood) -> None:
-        self._layers, _ = find_layers(model, frozen=True)
+        self._layers = ordinary_layers(model)
         self._likelihood = likelihood
         self._moments = {name: MomentSums() for name in self._layers}
         self._classes = MomentSums()

@@ -64,7 +64,7 @@ def pooling(layers: Mapping[str, Layer], *, observe: bool = False) -> Iterator[P
 
     def hook_of(name: str, layer: Layer) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            x = (args[0] if args else kwargs["input"]).detach()
+            x = layer.rule.argument(module, args, kwargs).detach()
             with torch.no_grad():
                 pooled.calls.setdefault(name, []).append(layer.rule.pooled(module, x, mask=pooled.mask).detach())
             if pooled.observe:

@@ -9,7 +9,8 @@ from infoform.common.bytes import available_bytes
 from infoform.curvature.curvature import Curvature, pack_curvature
 from infoform.planning.plan import LayerPlan, Plan
 from infoform.planning.rank_budget import choice_at, spend
-from infoform.posteriors import LayerPosterior, RankedStructure, Structure
+from infoform.posteriors import LayerPosterior, RankedStructure, Structure, structure_for
+from infoform.priors import LayerPrior
 
 MAX_RANK = 2048  # its K × K Gram takes 34 MB in float64, and its eigenvectors seconds
 
@@ -52,8 +53,12 @@ def plan_ranks(
         raise ValueError(
             f"memory= chooses the ranks of structure 'inf', got {structure.label!r}; fit with structure='inf'."
         )
-    curves = {}
+    curves, diagonal = {}, {}
     for name, one in curvature.items():
+        if one.only_diagonal:
+            form = structure_for(structure, only_diagonal=True)
+            diagonal[name] = form.build(one, prior=LayerPrior(1.0), num_data=1.0).nbytes + prior_bytes(name)
+            continue
         if one.diagonal is None or structure.basis not in one.bases:
             raise ValueError(
                 f"structure {structure.label!r} needs statistics of layer '{name}' that the fit did not collect; "
@@ -61,8 +66,11 @@ def plan_ranks(
             )
         curve = structure.rank_curve(one, max_rank=max_rank)
         curves[name] = replace(curve, nbytes=curve.nbytes + prior_bytes(name))  # at any rank
-    choices = spend(curves, budget)
-    rows = []
+    choices = spend(curves, budget - sum(diagonal.values()))
+    rows = [
+        LayerPlan(name, curvature[name].shape, None, nbytes, _held_bytes(curvature[name]), None, None)
+        for name, nbytes in diagonal.items()
+    ]
     for name, choice in choices.items():
         total, held = curves[name].total, _held_bytes(curvature[name])
         share = _share(choice_at(curves[name], choice.rank).energy, total)

@@ -21,7 +21,7 @@ from infoform.network.probe import ProbeResult, probe
 from infoform.novelty.memory import novelty_memory
 from infoform.planning.plan import LayerPlan, Plan
 from infoform.planning.target import PlanTarget
-from infoform.posteriors import RankedStructure, Structure
+from infoform.posteriors import RankedStructure, Structure, structure_for
 
 
 def plan_before_fit(
@@ -47,7 +47,7 @@ def plan_before_fit(
         ValueError: If the budget, or the limit, holds not even the least.
     """
     settings = target.settings
-    seen = None if example is None else probe(target.model, example)
+    seen = None if example is None else probe(target.model, example, also=target.layers)
     structure = target.structure if budget is None else _structure_within(budget, target, seen)
     request = target.request(structure)
     sizes = _sizes(target, structure, seen)
@@ -60,11 +60,12 @@ def plan_before_fit(
         LayerPlan(
             name,
             (size.outputs, size.inputs),
-            structure.planned_rank(size, layer=name) if isinstance(structure, RankedStructure) else None,
-            structure.planned_bytes(size, layer=name) + target.prior.planned_bytes(size),
+            own.planned_rank(size, layer=name) if isinstance(own, RankedStructure) else None,
+            own.planned_bytes(size, layer=name) + target.prior.planned_bytes(size),
             max(statistics[name]),
         )
         for name, size in sizes.items()
+        for own in [structure_for(structure, only_diagonal=size.only_diagonal)]
     )
     peak = cost = eigen = None
     groups = [list(sizes)]
@@ -144,10 +145,10 @@ def _notes(
             f"the bytes of {structure.name} are the most it can take: which columns it uses depends on the data"
         )
     try:
-        shapes = {name: (size.outputs, size.inputs) for name, size in sizes.items()}
+        shapes = {name: (size.outputs, size.inputs) for name, size in sizes.items() if not size.only_diagonal}
         structure.check_layers(shapes, block_limit=target.settings.block_limit)
     except ValueError:
-        largest = max(size.weights for size in sizes.values())
+        largest = max(size.weights for size in sizes.values() if not size.only_diagonal)
         notes.append(
             f"structure='{structure.name}' needs block_limit={largest} here, which Laplace takes, or fewer layers="
         )
@@ -166,7 +167,8 @@ def _structure_within(budget: int, target: PlanTarget, seen: ProbeResult | None)
 
     def total(chosen: Structure) -> int:
         return sum(
-            chosen.planned_bytes(size, layer=name) + target.prior.planned_bytes(size)
+            structure_for(chosen, only_diagonal=size.only_diagonal).planned_bytes(size, layer=name)
+            + target.prior.planned_bytes(size)
             for name, size in _sizes(target, chosen, seen).items()
         )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from infoform.common.checks import check_choice
 from infoform.posteriors.base import LayerPosterior
-from infoform.posteriors.diag import Diag, DiagPosterior
+from infoform.posteriors.diag import Diag, DiagPosterior, structure_for
 from infoform.posteriors.efb import Efb, EfbPosterior
 from infoform.posteriors.full import Full, FullPosterior
 from infoform.posteriors.inf.posterior import CORES, CORRECTIONS, InfPosterior
@@ -82,4 +82,5 @@ __all__ = [
     "RankedStructure",
     "Structure",
     "get_structure",
+    "structure_for",
 ]

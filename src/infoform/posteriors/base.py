@@ -211,6 +211,20 @@ class LayerPosterior(ABC):
         """
         return self.covariance(torch.stack(list(jacobians)))
 
+    def row_variances(self, rows: Tensor) -> Tensor:  # (R,) -> (R, A)
+        """Return the variances of some rows of weights, where all weights are independent.
+
+        Args:
+            rows: Numbers of rows.
+
+        Returns:
+            Variances; 0 for weights that are held fixed.
+
+        Raises:
+            TypeError: If weights are not independent.
+        """
+        raise TypeError(f"the weights of a layer of structure '{self.structure}' are not independent.")
+
     def prepare(self, *, outer: bool = False) -> None:
         """Compute now what the first `covariance` would, with all threads: another number of them rounds otherwise.
 

@@ -85,6 +85,11 @@ class DiagPosterior(LayerPosterior):
     def output_covariance(self, inputs: Tensor) -> OutputCovariance:
         return DiagonalCovariance(self._rows.row_variance(inputs))
 
+    def row_variances(self, rows: Tensor) -> Tensor:
+        if self._rows.factor is not None:
+            return super().row_variances(rows)
+        return self._rows.inverse[rows]
+
     def log_det(self) -> Tensor:
         return self._rows.log_det()
 
@@ -135,3 +140,19 @@ class Diag(Structure):
 
     def planned_bytes(self, size: Dimensions, *, layer: str) -> int:
         return diagonal_bytes(size, self.storage)
+
+
+def structure_for(structure: Structure, *, only_diagonal: bool) -> Structure:
+    """Return the structure of a layer where all others have this one.
+
+    Args:
+        structure: The structure that was asked for.
+        only_diagonal: Whether nothing but the diagonal is measured of the layer.
+
+    Returns:
+        The same, or `Diag` with the same storage.
+    """
+    if not only_diagonal or isinstance(structure, Diag):
+        return structure
+    storage = getattr(structure, "storage", None)
+    return Diag(storage=storage if storage in STORAGES else None)

@@ -32,6 +32,8 @@ def outputs_and_inputs(predictor: "Predictor", batch: Batch) -> tuple[Tensor, Te
     """
     (name,) = predictor.posterior.layers
     layer = predictor.layers[name]
+    if layer.rule.sparse or layer.rule.forms:
+        return None
     with watching({name: layer}) as watch:
         outputs = predictor.likelihood.arrange_outputs(plain_outputs(predictor.model, batch))
         call = watch.last_call(outputs)

@@ -13,6 +13,7 @@ from torch import Tensor
 from infoform.common.matmul import rows_times
 from infoform.common.threads import side_by_side
 from infoform.layers.base import is_outer
+from infoform.layers.embedding import sum_rows
 from infoform.network.capture import Call
 from infoform.network.layer import Layer
 from infoform.posteriors import LayerPosterior
@@ -49,6 +50,8 @@ class LayerGradients:
 
     def is_outer(self) -> bool:
         """Whether the layer uses its weight once an example."""
+        if self.layer.rule.sparse or self.layer.rule.forms:
+            return False
         return len(self.calls) == 1 and is_outer(self.calls[0].inputs(self.layer, slice(0, 1)))
 
     def outer(self, chunk: int) -> Iterator[tuple[slice, Tensor]]:  # -> (V, n, C, C) each
@@ -68,8 +71,27 @@ class LayerGradients:
         parts = _parts(len(gradients), each, chunk // IN_CACHE)
         return [_Block(self, part) for part in parts], 4 * each <= chunk
 
+    def of_rows(self) -> Iterator[tuple[slice, Tensor]]:  # -> (V, 1, C, C) each
+        """Give the covariances of one example after the other, of a layer that is a table."""
+        rule, dtype, height = self.layer.rule, self.posteriors[0].dtype, self.layer.shape[0]
+        for number in range(len(self.calls[0].gradients)):
+            part = slice(number, number + 1)
+            indices, values = [], []
+            for one in self.calls:
+                module, x, gradients = one.call.module, one.call.inputs[part], one.gradients[number]
+                indices.append(rule.row_indices(module, x).expand(len(gradients), -1))
+                values.append(rule.row_gradients(module, x.expand(len(gradients), *x.shape[1:]), gradients))
+            _, rows, sums = sum_rows(torch.cat(indices, 1), torch.cat(values, 1).to(dtype), height=height)
+            count = len(self.calls[0].gradients[number])
+            jacobian = sums.unflatten(0, (count, -1))  # (C, R, A): all outputs have the same rows
+            rows = rows[: jacobian.shape[1]]
+            weighted = [jacobian * one.row_variances(rows) for one in self.posteriors]
+            yield part, torch.stack([one.flatten(1) @ jacobian.flatten(1).mT for one in weighted]).unsqueeze(1)
+
     def jacobians(self, part: slice) -> list[Tensor]:  # -> n of (C, G, A)
         """Return the gradients of every output in the layer's weights, example by example."""
+        if self.layer.rule.forms:
+            return list(self._formed(part))
         dtype = self.posteriors[0].dtype
         inputs = _joined([one.inputs(self.layer, part) for one in self.calls], 2).to(dtype)  # (H, n, S, A)
         outputs = _joined([one.by_output(self.layer, part) for one in self.calls], 3).to(dtype)  # (H, n, C, S, G / H)
@@ -81,6 +103,19 @@ class LayerGradients:
             return [one.view(count, rows, -1) for one in formed]
         by_group = (left @ right).view(groups, examples, count, rows, -1)
         return list(by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1))
+
+    def _formed(self, part: slice) -> Tensor:  # (n, C, G, A)
+        """Return the same where the rule knows no other way, the sum over all calls."""
+        total: Tensor | None = None
+        for one in self.calls:
+            gradients = one.gradients[part]
+            inputs = one.call.inputs[part].repeat_interleave(gradients.shape[1], 0)
+            formed = self.layer.rule.matrices(one.call.module, inputs, gradients.flatten(0, 1))
+            assert formed is not None
+            formed = formed.to(self.posteriors[0].dtype).unflatten(0, gradients.shape[:2])
+            total = formed if total is None else total + formed
+        assert total is not None
+        return total
 
 
 @dataclass(frozen=True)
@@ -99,6 +134,10 @@ def add_covariances(layers: Sequence[LayerGradients], total: Tensor, *, chunk: i
     """Add to `total` what these layers have; with about `chunk` bytes in memory besides inputs and gradients."""
     small: list[list[_Block]] = []
     for layer in layers:
+        if layer.layer.rule.sparse:
+            for part, covariances in layer.of_rows():
+                total[:, part] += covariances
+            continue
         if layer.is_outer():
             for part, covariances in layer.outer(chunk):
                 total[:, part] += covariances

@@ -167,7 +167,9 @@ class _LinearisedNetwork:
         """Compute what all threads share; after a forward pass, which tells the layers that use their weight once."""
         for name, calls in self.capture.calls.items():
             rule, call = self.predictor.layers[name].rule, calls[0]
-            outer = len(calls) == 1 and is_outer(rule.inputs(call.module, call.inputs[:1]))
+            if rule.sparse:
+                continue
+            outer = len(calls) == 1 and not rule.forms and is_outer(rule.inputs(call.module, call.inputs[:1]))
             for posterior in self.posteriors:
                 posterior.layers[name].prepare(outer=outer)
 

@@ -5,7 +5,8 @@
 A well-fitted classifier has tiny output gradients, so N·I is small in every direction, and an isotropic τ large
 enough to keep known data sharp also silences the directions that only unknown data would excite. This prior needs
 inputs only, no labels, and is the cross term √(N τ) A ⊗ I of KFAC's factored damping, for every structure.
-A enters by its diagonal and its leading eigenpairs, which all output rows share.
+A enters by its diagonal and its leading eigenpairs, which all output rows share. Of layers of which nothing but the
+diagonal is measured (norms, embeddings, single parameters) A is taken to be I.
 
 Only τ I is centred at zero. The other term says that outputs on the data stay as they were trained, so it is centred
 at the trained weights: it narrows the posterior, and its evidence counts it as information, as KFAC's damping is.
@@ -74,9 +75,10 @@ class Activation(Prior):
         return STRENGTH_BY_EVIDENCE if self.by_evidence else STRENGTH
 
     def layer(self, name: str, *, num_data: float, inputs: InputSpectrum | None) -> LayerPrior:
-        assert inputs is not None
         precision = layer_precision(self.precision, name)
         epsilon = self.strength * math.sqrt(num_data * precision)
+        if inputs is None:  # A = I: what a norm has put out has a mean square of 1
+            return LayerPrior(precision + epsilon, pull=precision)
         diagonal = precision + epsilon * inputs.remainder
         if len(inputs.values) == 0:
             return LayerPrior(diagonal, pull=precision)

@@ -161,7 +161,8 @@ class Prior(ABC):
         Args:
             name: The layer's name.
             num_data: N, the number of examples that the posterior stands for.
-            inputs: What the fit knows of the layer's inputs; None where `needs_inputs` is False.
+            inputs: What the fit knows of the layer's inputs; None where `needs_inputs` is False, and for layers of
+                which nothing but the diagonal is measured, such as norms and embeddings.
 
         Returns:
             Its precision.
@@ -201,7 +202,7 @@ class Prior(ABC):
         Returns:
             Bytes of a precision for each input and of the leading eigenpairs, where it looks at inputs.
         """
-        if not self.needs_inputs or size.input_rank is None:
+        if not self.needs_inputs or size.input_rank is None or size.only_diagonal:
             return 0
         pairs, item = min(size.input_rank, size.inputs), size.dtype.itemsize
         vectors = torch.bfloat16.itemsize if size.dtype == torch.float32 else item

@@ -181,6 +181,7 @@ def _fitted(
     from infoform.likelihoods import get_likelihood
     from infoform.likelihoods.own_data import UntrainedWarning
     from infoform.network.last_layer import LAST
+    from infoform.network.selection import ALL
     from infoform.options import Settings
 
     source = ModelSource.given(model)
@@ -191,8 +192,8 @@ def _fitted(
         chosen = chosen.with_noise(noise)
     network = source.load(model.device)
     flat = asdict(posterior) | {"rank": read_rank(posterior.rank)}
-    if posterior.layers == [LAST]:
-        flat["layers"] = LAST
+    if posterior.layers in ([LAST], [ALL]):
+        flat["layers"] = posterior.layers[0]
     precision = posterior.prior_precision
     settings = Settings.from_flat({name: value for name, value in flat.items() if name not in PRIOR_OPTIONS})
     laplace = Laplace(

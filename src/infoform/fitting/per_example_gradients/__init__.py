@@ -6,6 +6,18 @@ Elsewhere ∇ = Σ_s g_s a_sᵀ is formed, or products are taken through its fac
 
 from infoform.fitting.per_example_gradients.base import Gradients, Projection
 from infoform.fitting.per_example_gradients.outer import AT_ONCE, OuterGradients
-from infoform.fitting.per_example_gradients.shared import FEW, Inputs, SharedGradients, Unfolded
+from infoform.fitting.per_example_gradients.rows import RowGradients
+from infoform.fitting.per_example_gradients.shared import FEW, Formed, Inputs, SharedGradients, Unfolded
 
-__all__ = ["AT_ONCE", "FEW", "Gradients", "Inputs", "OuterGradients", "Projection", "SharedGradients", "Unfolded"]
+__all__ = [
+    "AT_ONCE",
+    "FEW",
+    "Formed",
+    "Gradients",
+    "Inputs",
+    "OuterGradients",
+    "Projection",
+    "RowGradients",
+    "SharedGradients",
+    "Unfolded",
+]

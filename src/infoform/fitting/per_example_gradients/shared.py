@@ -57,6 +57,26 @@ class Unfolded:
 
 
 @dataclass(frozen=True)
+class Formed:
+    """Inputs of which nothing is known but ∇ itself."""
+
+    formed: Tensor  # (N, G, A)
+
+    @property
+    def width(self) -> int:
+        return self.formed.shape[2]
+
+    def patches(self) -> Tensor:
+        raise TypeError("nothing is known of the inputs of this weight.")
+
+    def matrices(self) -> Tensor | None:
+        return self.formed
+
+    def rows(self, chosen: Tensor) -> "Formed":
+        return Formed(self.formed[chosen])
+
+
+@dataclass(frozen=True)
 class SharedGradients(Gradients):
     """∇ = Σ_s g_s a_sᵀ: a weight that an example uses at several positions."""
 
