@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from infoform.curvature.curvature import Curvature
     from infoform.export import Export
     from infoform.laplace import Laplace, load
+    from infoform.layers import LayerRule, register_rule
     from infoform.likelihoods import (
         Classification,
         Heads,
@@ -46,6 +47,7 @@ _HOMES = {
     "curvature.curvature": ("Curvature",),
     "export": ("Export",),
     "laplace": ("Laplace", "load"),
+    "layers": ("LayerRule", "register_rule"),
     "likelihoods": (
         "Classification",
         "Heads",
@@ -103,6 +105,7 @@ __all__ = [
     "Laplace",
     "LayerPosterior",
     "LayerPrior",
+    "LayerRule",
     "Likelihood",
     "MultiLabel",
     "NegativeBinomial",
@@ -124,4 +127,5 @@ __all__ = [
     "get_structure",
     "load",
     "plan",
+    "register_rule",
 ]

@@ -151,8 +151,10 @@ def test_by_default_they_are_held_fixed_and_named_they_are_not() -> None:
     fixed = {row.parameter: row.reason for row in laplace.coverage() if not row.covered}
     assert set(fixed.values()) == {NOT_BY_DEFAULT}
     assert {name.rsplit(".", 1)[0] for name in fixed} == ONLY_DIAGONAL
-    assert fitted(layers=["norm", "last.*"]).posterior().layers.keys() == {"norm", "last.1", "last.2"}
+    assert fitted(layers=["n?rm", "last.*"]).posterior().layers.keys() == {"norm", "last.2"}
+    assert fitted(layers=["last.1", "last.2"]).posterior().layers.keys() == {"last.1", "last.2"}
     assert fitted(layers=["!first"]).posterior().layers.keys() == {"last.2"}
+    assert fitted(layers=["all", "!word*"]).posterior().layers.keys() == {"norm", "first", "last.1", "last.2"}
     model = network()
     model.words.requires_grad_(False)
     partly = infoform.Laplace(model, "classification", layers="all").fit(data(), progress=False)

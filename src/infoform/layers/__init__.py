@@ -45,6 +45,34 @@ def find_rule(module: nn.Module) -> LayerRule | None:
     return next((rule for rule in LAYERS.values() if rule.applies(module)), None)
 
 
+def register_rule(name: str, rule: LayerRule) -> None:
+    """Give a type of module a rule of your own, from now on and in this process; it comes before all others.
+
+    `infoform.load` needs the same rule, so register it wherever a posterior is loaded.
+
+    Args:
+        name: its name in `LAYERS`.
+        rule: an object of a subclass of `LayerRule`.
+
+    Raises:
+        TypeError: if the rule is no `LayerRule`.
+        ValueError: if a rule of another class has the name.
+
+    Example:
+        ```python
+        infoform.register_rule("linear of mine", infoform.layers.linear.LinearRule())
+        ```
+    """
+    if not isinstance(rule, LayerRule):
+        raise TypeError(f"rule must be an object of a subclass of infoform.LayerRule, got {rule!r}.")
+    known = LAYERS.get(name)
+    if known is not None and type(known) is not type(rule):
+        raise ValueError(f"name must be a new one, and {name!r} is the name of {type(known).__name__}; choose another.")
+    others = {key: one for key, one in LAYERS.items() if key != name}
+    LAYERS.clear()
+    LAYERS.update({name: rule, **others})
+
+
 def supported_types(*, by_default: bool = False) -> list[str]:
     """Return the names of the module types that have a rule.
 
@@ -64,4 +92,4 @@ def supported_types(*, by_default: bool = False) -> list[str]:
     return [known.__name__ for rule in rules for known in rule.types]
 
 
-__all__ = ["LAYERS", "LayerRule", "find_rule", "supported_types"]
+__all__ = ["LAYERS", "LayerRule", "find_rule", "register_rule", "supported_types"]

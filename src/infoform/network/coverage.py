@@ -12,7 +12,7 @@ from infoform.layers.attention import InProjection
 from infoform.layers.parameter import ParameterUse
 from infoform.network.candidates import Candidate, candidates
 from infoform.network.layer import Layer
-from infoform.network.selection import ALL, check_patterns, is_frozen, selects, split_patterns
+from infoform.network.selection import ALL, check_patterns, demanded, is_frozen, selects, split_patterns
 
 NOT_SELECTED = "not selected by layers="
 FROZEN = "frozen: its parameters have requires_grad=False"
@@ -114,16 +114,17 @@ def find_layers(
 
     Args:
         model: any model.
-        patterns: names or patterns of layers, also of such to leave out ("!head*"); "all" for all; None for all whose
-            rule counts by default.
+        patterns: names or patterns of layers, also of such to leave out ("!head*"); "all", alone or among them, for
+            all; None for those whose rule counts by default. A pattern takes the others where it matches none of these.
         frozen: whether layers with `requires_grad=False` count. They do where the user names layers, and where the
             whole model is frozen.
     """
     known = candidates(model)
-    chosen = None if patterns is None or patterns == ALL else list(patterns)
-    check_patterns(known, chosen)
-    wanted = bool(split_patterns(chosen)[0])
-    frozen = frozen or wanted or is_frozen(model)
+    every = patterns is not None and (patterns == ALL or ALL in patterns)
+    chosen = None if patterns is None or patterns == ALL else [one for one in patterns if one != ALL]
+    check_patterns(known, chosen or None if every else chosen)
+    on_demand = None if every else demanded(known, chosen)
+    frozen = frozen or bool(split_patterns(chosen)[0]) or is_frozen(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     users: dict[int, list[Candidate]] = {}
     for candidate in known:
@@ -143,13 +144,13 @@ def find_layers(
             reason = candidate.reason
         elif strangers:
             reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
-        elif not selects(chosen, [other.name for other in sharing]):
+        elif not selects(None if every and not chosen else chosen, [other.name for other in sharing]):
             reason = NOT_SELECTED
         elif len(still) == len(own):
             reason = FROZEN
         elif still:
             reason = f"its {' and '.join(still)} is frozen, and a layer has a posterior as a whole; name it in layers="
-        elif not (rule.by_default or wanted or patterns == ALL):
+        elif not (rule.by_default or every or selects(on_demand or ["!*"], [other.name for other in sharing])):
             reason = f"{candidate.reason}; {ON_DEMAND}" if candidate.reason else NOT_BY_DEFAULT
         else:
             modules = tuple(dict.fromkeys(module for user in sharing for module in user.users))

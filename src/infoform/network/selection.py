@@ -39,6 +39,12 @@ def selects(patterns: Sequence[str] | None, names: Iterable[str]) -> bool:
     return taken and not any(fnmatchcase(name, one) for name in names for one in unwanted)
 
 
+def demanded(known: Sequence[Candidate], patterns: Sequence[str] | None) -> list[str]:
+    """Return the patterns that take layers which get no posterior by default: those that match no others."""
+    usual = [one.name for one in known if one.rule is not None and one.rule.by_default]
+    return [one for one in split_patterns(patterns)[0] if not any(fnmatchcase(name, one) for name in usual)]
+
+
 def split_patterns(patterns: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Return the patterns of layers to take, and those of layers to leave out."""
     given = list(patterns or ())
@@ -57,7 +63,7 @@ def check_patterns(known: Iterable[Candidate], patterns: Sequence[str] | None) -
             "layers= out for all that train."
         )
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern.removeprefix(NOT)) for name in supported):
+        if pattern != ALL and not any(fnmatchcase(name, pattern.removeprefix(NOT)) for name in supported):
             raise ValueError(
                 f"layers= must name layers with a rule, and '{pattern}' matches none; the model has {shown or 'none'}."
             )
