@@ -108,3 +108,29 @@ def test_a_large_vocabulary_costs_no_matrix_an_example() -> None:
         laplace.fit([x], progress=False, check=False)
         laplace.predict(x, kind="linear")
     assert max(sizes) <= vocabulary * width
+
+
+class Positions(nn.Module):
+    """Position embeddings as BERT has them: looked up once for all examples."""
+
+    def __init__(self, *, by_hand: bool = False) -> None:
+        super().__init__()
+        self.words, self.places, self.head = nn.Embedding(7, 4), nn.Embedding(9, 4), nn.Linear(4, 3)
+        self.by_hand = by_hand
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.places(torch.arange(x.shape[1]).unsqueeze(0))
+        if self.by_hand:  # which takes one row of tokens for granted
+            found = found.reshape(x.shape[1], 4)
+        return self.head((self.words(x) + found).tanh().mean(1))  # type: ignore[no-any-return]
+
+
+def test_tables_that_all_examples_look_up_at_once_are_exact() -> None:
+    laplace = check_exact(spread(Positions()), words())
+    assert all(row.covered for row in laplace.coverage())
+
+
+def test_where_that_cannot_be_they_are_held_fixed_with_a_reason() -> None:
+    with pytest.warns(UserWarning, match="layer 'places' is held fixed: its inputs have the shape"):
+        laplace = check_exact(spread(Positions(by_hand=True)), words())
+    assert [row.parameter for row in laplace.coverage() if not row.covered] == ["places.weight"]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 FIRST = "first"
+SHARED = "shared"  # of a table that all examples look up at once, as positions: each is given rows of its own
 
 
 def arranged(x: Tensor, axis: str, examples: int) -> Tensor | None:  # (..., N, ...) -> (N, ...)
@@ -19,7 +20,7 @@ def arranged(x: Tensor, axis: str, examples: int) -> Tensor | None:  # (..., N, 
         axis: one of `AXES`.
         examples: their number N.
     """
-    return AXES[axis](x, examples) if x.dim() else None
+    return AXES[FIRST if axis == SHARED else axis](x, examples) if x.dim() else None
 
 
 def _first(x: Tensor, examples: int) -> Tensor | None:  # (N, ...)

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from infoform.common.shared_setting import SharedSetting
 from infoform.layers import LayerRule
 from infoform.layers.attention import all_projections, seen_projections
-from infoform.network.batch_axis import FIRST, arranged
+from infoform.network.batch_axis import FIRST, SHARED, arranged
 from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs
 from infoform.network.expanded import ExpandedNetwork
 from infoform.network.frozen_norm import norm_hooks
@@ -77,6 +77,7 @@ class Capture:
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None
     _examples: int = 0  # of the present batch
+    _size: int = 0  # of the present batch, as its arguments tell before its outputs do
     _last: bool = True  # whether a batch's calls are needed no more when their gradients have arrived
 
     @property
@@ -95,6 +96,7 @@ class Capture:
         self.output_bytes.clear()
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
         batch = with_channels_last(batch) if self.channels_last else batch
+        self._size = batch_size(batch)
         with torch.enable_grad(), self._casting(), repaired_batch_norm(self.model, batch):
             outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
         self._examples = len(outputs) if outputs.dim() else 0
@@ -181,6 +183,9 @@ class Capture:
     def _tap(self, name: str, module: nn.Module, inputs: Tensor, output: Tensor) -> Tensor:
         if not self.taps:
             return output
+        if self.axes.get(name) == SHARED and len(inputs) == 1 and self._size > 1:
+            inputs = inputs.expand(self._size, *inputs.shape[1:])
+            output = output.expand(self._size, *output.shape[1:]).contiguous()
         index = len(self.calls.setdefault(name, []))
         self.calls[name].append(Call(module, inputs.detach(), inputs._version, put_out=output.numel()))
         self.output_bytes.append(output.nbytes)

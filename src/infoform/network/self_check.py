@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from infoform.common.randomness import isolated
-from infoform.network.batch_axis import AXES, FIRST, arranged
+from infoform.network.batch_axis import AXES, FIRST, SHARED, arranged
 from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs, select_rows_beside, squares
 from infoform.network.capture import OVERWRITTEN, Call, Capture
 from infoform.network.layer import Layer
@@ -190,9 +190,26 @@ class _Check:
                 for one in agreement.values():
                     one.compare(place, gradients, tolerance)
         axes = {name: one.axis for name, one in agreement.items()}
+        shared = [name for name, one in agreement.items() if axes[name] is None and one.may_be_shared]
+        if shared and not self._capture.axes:
+            return self._with_shared(shared, tolerance)
         odd |= {name: agreement[name].reason() for name, axis in axes.items() if axis is None}
         found = {name: one for name, one in axes.items() if one is not None and one != FIRST}
+        found |= {name: axis for name, axis in self._capture.axes.items() if axis == SHARED and axes.get(name) == FIRST}
         return Verdict(called, found, odd, divisible=self._cuts)
+
+    def _with_shared(self, names: Sequence[str], tolerance: float) -> Verdict:
+        """Return the verdict where tables that all examples look up at once give each example rows of its own."""
+        for tried in (names, []):
+            self._capture.axes = dict.fromkeys(tried, SHARED) or dict.fromkeys(names, FIRST)
+            try:
+                return self.run(tolerance)
+            except RuntimeError:  # the network does something else with what such a table puts out
+                if not tried:
+                    raise
+            finally:
+                self._capture.axes = {}
+        raise AssertionError
 
     def _pairs(self, examples: int) -> Iterator[tuple[Batch, list[int], list[int], int]]:
         """Give parts of the batch, the examples of the whole that are compared, their places in the part, its size."""
@@ -247,6 +264,11 @@ class _Agreement:
         """Return the arrangement, or None where there is none; a gradient of zero speaks for none but the first."""
         usable = self._axes if self._seen else self._axes[: self._axes[:1] == [FIRST]]
         return usable[0] if usable else None
+
+    @property
+    def may_be_shared(self) -> bool:
+        """Whether the layer is a table that is looked into once for all examples."""
+        return self._layer.rule.sparse and self._examples > 1 and all(len(call.inputs) == 1 for call in self._calls)
 
     def reason(self) -> str:
         """Say what is wrong where there is no arrangement."""
@@ -325,11 +347,11 @@ def _formed(layer: Layer, call: Call, x: Tensor, g: Tensor) -> tuple[Tensor, flo
 def _set_aside(capture: Capture) -> Iterator[None]:
     """Have calls as they are, in the network's own dtype, for the time of the block."""
     kept = replace(capture)
-    capture.arranges, capture.autocast = False, None
+    capture.arranges, capture.autocast, capture.axes = False, None, {}
     try:
         yield
     finally:
-        capture.arranges, capture.autocast, capture.state = True, kept.autocast, kept.state
+        capture.arranges, capture.autocast, capture.state, capture.axes = True, kept.autocast, kept.state, kept.axes
         capture.calls.clear()
         capture.odd.clear()
 
