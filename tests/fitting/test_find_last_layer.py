@@ -124,7 +124,9 @@ def test_a_refused_fit_leaves_all_as_it_was() -> None:
 
 
 def test_another_string_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"layers must be a list of layer names or 'last', got the string 'head'"):
+    with pytest.raises(
+        TypeError, match=r"layers must be a list of layer names, 'last' or 'all', got the string 'head'"
+    ):
         infoform.Laplace(network(), "classification", layers="head")
 
 
