@@ -44,7 +44,7 @@ def check_exact(model: nn.Module, *inputs: Tensor, layers: list[str] | str | Non
     exact = jacobians(model, inputs, covered)
     covariance = torch.zeros(*outputs.shape, outputs.shape[1], dtype=torch.float64)
     posterior = laplace.posterior()
-    seen = set()
+    seen: set[str] = set()
     for name, one in posterior.layers.items():
         diagonal = laplace.curvature[name].diagonal
         assert diagonal is not None

@@ -73,6 +73,7 @@ class Capture:
     expands: Mapping[str, Layer] = field(default_factory=dict)  # single parameters, of which no call tells
     _batch: Batch | None = None  # the present one, where there are such
     _expanded: ExpandedNetwork | None = None
+    _outputs: Tensor | None = None  # of that batch
     _anchor: Tensor | None = None
     _gradients: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     _sink: GradientSink | None = None
@@ -104,6 +105,7 @@ class Capture:
             for name in list(self.calls):
                 self._arrange(name)
         self._expanded, self._batch = None, batch if self.expands and self.taps else None
+        self._outputs = None if self._batch is None else outputs.detach()
         if self._batch is not None:
             self._note_expanded(batch, outputs)
         return outputs if self.autocast is None else outputs.float()
@@ -130,6 +132,12 @@ class Capture:
                 self._expanded = ExpandedNetwork.run(*network)
             finally:
                 self.taps = True
+            if not self._expanded.agrees_with(self._outputs):
+                why = "its examples have other outputs one by one, so that none has a gradient of its own"
+                if self.arranges:
+                    raise ValueError(f"layer '{next(iter(layers))}' cannot be fitted with this batch: {why}.")
+                self.odd |= dict.fromkeys(layers, why)
+                return
         gradients = self._expanded.gradients(vector, last=last)
         for name, layer in layers.items():
             (call,), (parameter,) = self.calls[name], layer.parameters.values()

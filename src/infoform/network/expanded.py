@@ -19,6 +19,7 @@ from infoform.common.shared_setting import SharedSetting
 from infoform.network.batches import Batch, batch_size, cut_batch, read_outputs
 from infoform.network.one_example_norm import repaired_batch_norm
 
+TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-2}  # of outputs; of others 5 %
 _PLAIN_ATTENTION = SharedSetting(lambda: sdpa_kernel(SDPBackend.MATH))  # of which vmap has a rule
 
 
@@ -57,6 +58,13 @@ class ExpandedNetwork:
             except (RuntimeError, ValueError, NotImplementedError, TypeError):
                 with casting():
                     return _one_by_one(model, state, names, batch, count)
+
+    def agrees_with(self, outputs: Tensor | None) -> bool:  # (N, ...)
+        """Whether the batch as a whole has these outputs, up to rounding: an argument may not be of single examples."""
+        if outputs is None or outputs.shape != self.outputs.shape:
+            return False
+        own, size = self.outputs.detach(), outputs.abs().max().clamp_min(torch.finfo(outputs.dtype).tiny)
+        return bool((own.to(outputs) - outputs).abs().max() <= TOLERANCE.get(outputs.dtype, 0.05) * size)
 
     def gradients(self, vector: Tensor, *, last: bool) -> dict[str, Tensor]:  # (N, C) -> (N, ...) by parameter
         """Return what `vector` gives when it is sent back; `last` if nothing else will be."""
