@@ -500,3 +500,15 @@ def test_a_plan_counts_the_passes_of_every_position() -> None:
     assert by_labels is not None
     assert exact is not None
     assert exact > 10 * by_labels  # 48 backward passes in place of one
+
+
+def test_a_search_keeps_some_positions_of_every_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    import infoform.predicting.over_loader as over_loader
+
+    laplace, (x, y) = flat_laplace(segments(), "classification").fit([image_batch()], progress=False), image_batch()
+    monkeypatch.setattr(over_loader, "SCORED_NUMBERS", 6 * 5 * 3 * 10)  # five positions, three classes, ten networks
+    laplace.tune([(x[:4], y[:4]), (x[4:], y[4:])], trials=3, samples=10, kind="mc", progress=False)
+    assert laplace.conformal is not None
+    examples = laplace.conformal.examples
+    assert examples is not None
+    assert examples.bincount().tolist() == [5] * 6

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils.data import DistributedSampler
 from infoform.common.ignored import counting
 from infoform.common.processes import Processes
 from infoform.likelihoods import Likelihood
-from infoform.network.batches import Batch
+from infoform.network.batches import Batch, batch_size
 from infoform.network.sharding import Shard, dealt_shard
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.predictor import PredictOptions, Predictor
@@ -29,6 +30,7 @@ from infoform.prediction import (
 )
 
 SCORED_ROWS = 2**16  # positions that a search or a calibration keeps of all data, about
+SCORED_NUMBERS = 2**23  # numbers that a trial of a search keeps for them, about
 
 
 def predict_all(
@@ -85,9 +87,10 @@ def outputs_under(
     """
     processes = Processes.running() if sampler is not None else Processes()
     with processes.together():
-        under = predictor.raw_outputs_under(posteriors, batches, options, tick=tick)
-        under, targets = _with_targets(predictor, under, batches)
-        if sampler is not None and any(raw.examples is not None for raw in under[0]):
+        scored = _ScoredRows(predictor.likelihood, batches)
+        under = predictor.raw_outputs_under(posteriors, batches, options, tick=tick, keep=scored.keep)
+        targets = [scored.targets[number] for number in sorted(scored.targets)]
+        if sampler is not None and scored.has_positions:
             raise ValueError(
                 "a search on outputs with positions is made by one process, and this loader has a DistributedSampler; "
                 "tune in one process and load its posterior in the others."
@@ -105,36 +108,37 @@ def outputs_under(
     return whole, every
 
 
-def _with_targets(
-    predictor: Predictor, under: list[list[RawOutputs]], batches: Sequence[Batch]
-) -> tuple[list[list[RawOutputs]], list[Tensor]]:
-    """Return outputs with the rows alone that are scored, and the targets of these.
+class _ScoredRows:
+    """Keeps the rows of outputs that are scored, and the targets of these.
 
     Rows are positions where there are some: those that have a target and, of very many, some of every example, the same
     under each posterior and in each trial.
     """
-    likelihood, targets, start = predictor.likelihood, [], 0
-    total = max(1, sum(raw.num_examples for raw in under[0]))
-    found: list[list[RawOutputs]] = [[] for _ in under]
-    for number, batch in enumerate(batches):
-        parts = [raws[number] for raws in under]
-        first = parts[0]
-        if batch.targets is None or not first.positions:
-            if batch.targets is not None:
-                targets.append(likelihood.arrange_targets(batch.targets, first.plain))
-        else:
-            arranged = first.arranged
-            matched = likelihood.row_targets(likelihood.arrange_targets(batch.targets, arranged), arranged)
-            assert matched.targets is not None
-            rows = torch.arange(len(first), device=first.plain.device) if matched.rows is None else matched.rows
-            kept = _some_of_each(rows // math.prod(first.positions), most_positions(total), seed=start)
-            targets.append(matched.targets[kept.to(matched.targets.device)])
-            examples = rows[kept] // math.prod(first.positions) + start
-            parts = [replace(select_examples(raw, rows[kept]), positions=(), examples=examples) for raw in parts]
-        for raws, part in zip(found, parts, strict=True):
-            raws.append(part)
-        start += first.num_examples
-    return found, targets
+
+    def __init__(self, likelihood: Likelihood, batches: Sequence[Batch]) -> None:
+        self._likelihood, self._batches = likelihood, batches
+        self._starts = [0, *accumulate(map(batch_size, batches))]
+        self.targets: dict[int, Tensor] = {}  # by batch
+        self.has_positions = False
+
+    def keep(self, number: int, raw: RawOutputs) -> RawOutputs:
+        """Return what is kept of the outputs for a batch, and note its targets."""
+        given, start = self._batches[number].targets, self._starts[number]
+        self.has_positions = self.has_positions or bool(raw.positions)
+        if given is None or not raw.positions:
+            if given is not None:
+                self.targets[number] = self._likelihood.arrange_targets(given, raw.plain)
+            return raw
+        arranged = raw.arranged
+        matched = self._likelihood.row_targets(self._likelihood.arrange_targets(given, arranged), arranged)
+        assert matched.targets is not None
+        rows = torch.arange(len(raw), device=raw.plain.device) if matched.rows is None else matched.rows
+        places, outputs = math.prod(raw.positions), raw.plain.shape[1]
+        each = outputs * (outputs if raw.samples is None else len(raw.samples))  # numbers of a row
+        most = most_positions(max(1, self._starts[-1]), each)
+        kept = _some_of_each(rows // places, most, seed=start)
+        self.targets[number] = matched.targets[kept.to(matched.targets.device)]
+        return replace(select_examples(raw, rows[kept]), positions=(), examples=rows[kept] // places + start)
 
 
 def scored_rows(prediction: Prediction, targets: Tensor) -> tuple[Prediction, Tensor, Tensor | None]:
@@ -157,9 +161,14 @@ def scored_rows(prediction: Prediction, targets: Tensor) -> tuple[Prediction, Te
     return select_examples(rows, some), given, examples[some]
 
 
-def most_positions(examples: int) -> int:
-    """Return how many positions of an example are scored, at most, where there are so many examples."""
-    return max(1, SCORED_ROWS // examples)
+def most_positions(examples: int, numbers: int = 1) -> int:
+    """Return how many positions of an example are scored, at most.
+
+    Args:
+        examples: how many there are.
+        numbers: how many a position takes, of outputs of networks or of a covariance.
+    """
+    return max(1, min(SCORED_ROWS, SCORED_NUMBERS // numbers) // examples)
 
 
 def _some_of_each(examples: Tensor, most: int, *, seed: int) -> Tensor:  # (r,), in order -> (k,)

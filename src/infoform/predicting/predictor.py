@@ -143,6 +143,7 @@ class Predictor:
         options: PredictOptions,
         *,
         tick: Callable[[int], None] | None = None,
+        keep: Callable[[int, RawOutputs], RawOutputs] = lambda number, raw: raw,
     ) -> list[list[RawOutputs]]:
         """Return the outputs for every batch under each of several posteriors, in place of the predictor's own.
 
@@ -151,17 +152,19 @@ class Predictor:
             batches: batches of at least one example.
             options: how to predict.
             tick: called with the size of a batch whenever its share of the work is done.
+            keep: what is kept of the outputs for the batch of a number.
 
         Returns:
             One list for each posterior, with the outputs for each batch; gradients of "linear" are found once.
         """
         if options.kind != "linear":
+            own = (replace(self, posterior=posterior) for posterior in posteriors)
             return [
-                list(replace(self, posterior=posterior).raw_outputs(batches, options, tick=tick))
-                for posterior in posteriors
+                [keep(number, raw) for number, raw in enumerate(one.raw_outputs(batches, options, tick=tick))]
+                for one in own
             ]
         under: list[list[RawOutputs]] = [[] for _ in posteriors]
-        for batch in batches:
+        for number, batch in enumerate(batches):
             last = outputs_and_inputs(self, _check_size(batch)) if self._may_be_last else None
             if last is None:
                 mean, covariances = gaussian_outputs(self, batch, posteriors)
@@ -169,7 +172,7 @@ class Predictor:
             else:
                 every = [replace(self, posterior=one)._of_last_layer(*last) for one in posteriors]
             for outputs, raw in zip(under, every, strict=True):
-                outputs.append(raw)
+                outputs.append(keep(number, raw))
             if tick is not None:
                 tick(batch_size(batch))
         return under
