@@ -21,6 +21,7 @@ from dense import assert_close
 from flat import flat_laplace
 from infoform import Classification, Likelihood, MultiLabel, Regression, metrics
 from infoform.common.randomness import hashed_uniforms
+from infoform.integrations.huggingface import likelihood_of
 from infoform.likelihoods import LIKELIHOODS
 from infoform.likelihoods.positions import as_rows
 from infoform.network.batches import read_batch, read_inputs, read_outputs
@@ -512,3 +513,14 @@ def test_a_search_keeps_some_positions_of_every_example(monkeypatch: pytest.Monk
     examples = laplace.conformal.examples
     assert examples is not None
     assert examples.bincount().tolist() == [5] * 6
+
+
+def test_labels_that_are_the_tokens_themselves_are_warned_of() -> None:
+    model, batch = language(), language_batch()
+    with pytest.warns(infoform.UntrainedWarning, match=r"Classification\(next_token=True\)"):
+        infoform.Laplace(model, "classification", layers="last").fit([batch], progress=False)
+    assert not laplace_of("language").training_troubles()
+    found = likelihood_of(model)
+    assert isinstance(found, Classification)
+    assert found.next_token
+    assert likelihood_of(tokens()) == "classification"

@@ -16,7 +16,7 @@ from infoform.fitting.layer_check import LayerCheck
 from infoform.fitting.pass_plan import PassPlan
 from infoform.fitting.reader import BatchReader, PassProgress, ReadBatch
 from infoform.fitting.reading import BatchExamples, BatchPart, Reading
-from infoform.likelihoods.own_data import add_counts, look_like_pixels
+from infoform.likelihoods.own_data import add_counts, labels_are_tokens, look_like_pixels
 from infoform.likelihoods.positions import RowTargets, as_rows, positions_of
 from infoform.network.batches import batch_size, is_divisible
 from infoform.network.capture import Call
@@ -191,6 +191,8 @@ class DataPass:
         first = next(iter(part.batch.tensors()), None)
         if first is not None and look_like_pixels(first):
             self.progress.counts = add_counts([self.progress.counts, {"pixels": 1}])
+        if labels_are_tokens(part.batch.kwargs.get("input_ids"), part.batch.targets):
+            self.progress.counts = add_counts([self.progress.counts, {"tokens": 1}])
 
     def _score(self, outputs: Tensor, found: RowTargets) -> None:
         """Add the likelihood of the labels, where the pass sums it."""

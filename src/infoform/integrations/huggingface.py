@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from infoform.laplace import Laplace
-from infoform.likelihoods import Likelihood
+from infoform.likelihoods import Classification, Likelihood
 
 if TYPE_CHECKING:
     from transformers import Trainer
 
+CAUSAL = ("ForCausalLM", "LMHeadModel")  # how classes of language models are called that tell the next token
 PROBLEMS = {
     "single_label_classification": "classification",
     "multi_label_classification": "multilabel",
@@ -21,7 +22,7 @@ PROBLEMS = {
 }
 
 
-def likelihood_of(model: nn.Module) -> str:
+def likelihood_of(model: nn.Module) -> str | Likelihood:
     """Return the likelihood that the head of a model was trained with.
 
     Args:
@@ -29,7 +30,8 @@ def likelihood_of(model: nn.Module) -> str:
             one label is a regression, several are a classification.
 
     Returns:
-        `"classification"`, `"multilabel"` or `"regression"`.
+        `"classification"`, `"multilabel"` or `"regression"`; of a causal language model, whose labels are the tokens
+        themselves, `Classification(next_token=True)`.
 
     Raises:
         ValueError: If the model has no `config`, or its `problem_type` is not known.
@@ -45,6 +47,8 @@ def likelihood_of(model: nn.Module) -> str:
         raise ValueError(
             f"the model must have a config that tells its head, got a {type(model).__name__}; give likelihood=."
         )
+    if type(model).__name__.endswith(CAUSAL):
+        return Classification(next_token=True)
     problem = getattr(config, "problem_type", None)
     if problem is not None:
         if problem not in PROBLEMS:

@@ -170,6 +170,11 @@ class Classification(Likelihood):
         return {"accuracy": right, "nll": nll}
 
     def training_troubles(self, summary: DataSummary, classes: Sequence[str] | None = None) -> list[str]:
+        if summary.counts.get("tokens") and not self.next_token:
+            return [
+                "the labels are the tokens that the network is given, each its own: where a token is to be told from "
+                "those before it, as by a causal language model, give Classification(next_token=True)."
+            ]
         scores, examples = self.training_scores(summary), summary.num_answers
         if not scores or examples < own_data.LEAST:
             return []

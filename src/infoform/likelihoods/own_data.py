@@ -7,6 +7,7 @@ A fit reads all of its data anyway. It counts, by name, sums that add up over ba
     "squares", "y 0", "yy 0"  Σ (y − f)², Σ y and Σ y² of output 0
     "shares"                  examples whose outputs are probabilities already
     "pixels"                  whether inputs are whole numbers from 0 to 255, as raw pixels are
+    "tokens"                  whether the labels are the tokens that go in
 """
 
 import math
@@ -15,6 +16,8 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+
+from infoform.common.ignored import IGNORED
 
 LEAST = 30  # examples: fewer tell nothing
 PIXELS = 50  # raw pixels are brighter than this somewhere
@@ -77,6 +80,14 @@ def look_like_pixels(inputs: Tensor) -> bool:
         return False
     low, high = (float(end) for end in inputs.detach().aminmax())
     return low >= 0 and PIXELS < high <= 255 and bool((inputs == inputs.round()).all())
+
+
+def labels_are_tokens(tokens: object, labels: Tensor | None) -> bool:
+    """Tell whether the labels of a batch are its own tokens, as a loader of a causal language model gives them."""
+    if not isinstance(tokens, Tensor) or labels is None or tokens.dim() != 2 or labels.shape != tokens.shape:
+        return False
+    there = labels != IGNORED
+    return int(there.sum()) > 1 and bool((labels == tokens.to(labels.device))[there].all())
 
 
 def add_counts(counts: Sequence[Mapping[str, float]]) -> dict[str, float]:
