@@ -12,6 +12,8 @@ from infoform.layers.parameter import parameter_use
 from infoform.network.batches import read_inputs
 from infoform.network.capture import Call, capturing
 from infoform.network.coverage import ON_DEMAND, find_layers
+from infoform.network.expanded import ExpandedNetwork
+from infoform.options import FitOptions
 
 
 class Vision(nn.Module):
@@ -180,3 +182,29 @@ def test_vectors_may_be_sent_back_one_after_the_other() -> None:
         assert not capture.calls
     assert [None if one.gradients is None else one.gradients.shape for one in sent] == [(6, 1, 1, 4)] * 3
     assert layers["token"].module is parameter_use(model, "token")
+
+
+def test_the_network_runs_with_copies_in_one_pass_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = spread(Vision()).double().eval(), numbers(6, 2, 4, 4)
+    run, runs = ExpandedNetwork.run, []
+
+    def counted(*given: Any) -> ExpandedNetwork:
+        runs.append(1)
+        return run(*given)
+
+    monkeypatch.setattr(ExpandedNetwork, "run", counted)
+    laplace = infoform.Laplace(model, "classification", layers="all", fit_options=FitOptions(novelty=False))
+    laplace.fit([x[:4], x[4:]], progress=False, check=False)
+    assert len(runs) == 2  # batches; the second pass measures along bases, which single parameters do not have
+    assert all(row.covered for row in laplace.coverage())
+
+
+def test_a_plan_counts_the_run_with_copies() -> None:
+    costs = [
+        infoform.plan(infoform.Laplace(Vision(), "classification", layers=layers), example=numbers(6, 2, 4, 4).float())
+        for layers in (["all", "!token", "!positions", "!gamma", "!scalar", "!table"], "all")
+    ]
+    assert costs[0].cost is not None
+    assert costs[1].cost is not None
+    # another forward and another backward pass, and the squares of a few numbers
+    assert 2 / 3 < costs[1].cost - costs[0].cost < 0.75

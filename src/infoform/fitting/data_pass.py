@@ -40,6 +40,7 @@ class DataPass:
         self._plan, self._accumulators = plan, accumulators
         self._network, self._reader, self._reading = network, reader, reading
         self._check, self._novelty = check, novelty
+        network.capture.network.expanding = accumulators.keys()  # others would cost a run of the network
         self._uniforms = SampledUniforms(reader.seed)
         self.progress = PassProgress()
 

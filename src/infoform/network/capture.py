@@ -4,7 +4,7 @@ Parameters enter detached, so that backpropagation computes gradients of activat
 Buffers enter as copies; training flags and hooks are put back on leaving, also after an exception.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,6 +71,7 @@ class Capture:
     arranges: bool = True  # whether calls get their examples first; a self-check wants them as they are
     taps: bool = True  # whether calls of layers are noted
     expands: Mapping[str, Layer] = field(default_factory=dict)  # single parameters, of which no call tells
+    expanding: Collection[str] | None = None  # those of them that are wanted now; None for all
     _batch: Batch | None = None  # the present one, where there are such
     _expanded: ExpandedNetwork | None = None
     _outputs: Tensor | None = None  # of that batch
@@ -121,7 +122,9 @@ class Capture:
     def _send_back_expanded(self, vector: Tensor, sink: GradientSink, *, last: bool) -> None:
         """Send a vector back to single parameters, through a network with one copy of them for each example."""
         assert self._batch is not None
-        layers = {name: layer for name, layer in self.expands.items() if name not in self.odd and name in self.calls}
+        wanted = self.expands if self.expanding is None else self.expanding
+        layers = {name: layer for name, layer in self.expands.items() if name in wanted and name not in self.odd}
+        layers = {name: layer for name, layer in layers.items() if name in self.calls}
         if not layers:
             return
         if self._expanded is None:

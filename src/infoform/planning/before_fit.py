@@ -131,6 +131,8 @@ def _cost(
         fit_flops(size, request, block=size.weights <= settings.block_limit, vectors=vectors)
         for size in called.values()
     )
+    if any(seen.layers[name].rule.expands for name in called if name in seen.layers):  # the network with copies
+        extra += (1 + vectors) * forward
     passes = (2 if request.bases else 1) * groups
     eigen = sum(eigen_flops(size, request) for size in called.values())
     return (passes * (1 + vectors) * forward + extra) / (3 * forward), eigen / (3 * forward)
