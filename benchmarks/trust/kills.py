@@ -1,9 +1,11 @@
 """Commands that are killed, at placed points and at random: started again, they end as an unbroken one.
 
 Placed: before every change of the file system of every verb (Python tells of each beforehand). At random: `kill -9`
-after a random part of the time that the command takes.
+after a random part of the time that the command takes. Verbs that are done at the present commit are kept in
+out/trust-kills.json, and a stopped run goes on with the next one.
 """
 
+import json
 import os
 import random
 import shutil
@@ -13,9 +15,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from infoform.common.provenance import commit
+
+from ..common import ROOT, write_json
 from . import claim
 
-TESTS = Path(__file__).parents[2] / "tests"
+TESTS, PACKAGE = ROOT / "tests", ROOT / "src" / "infoform"
+KEPT = ROOT / "out" / "trust-kills.json"
 RANDOM = 50  # kills of each verb
 QUICK = 2
 
@@ -32,8 +38,9 @@ def run(*, quick: bool, seed: int) -> dict[str, Any]:
 
     from placed_kills import CleanProcess
 
-    chance = random.Random(seed)
-    placed, at_random, wrong = {}, {}, []
+    now = commit(PACKAGE)
+    kept: dict[str, Any] = {} if quick or not KEPT.exists() else json.loads(KEPT.read_text())
+    done = {verb: one for verb, one in kept.items() if one["commit"] == now and now is not None and now[-1] != "+"}
     here = Path.cwd()
     before = {name: os.environ.get(name) for name in ("XDG_CONFIG_HOME", "COLUMNS")}
     with tempfile.TemporaryDirectory() as name, CleanProcess() as process:
@@ -43,14 +50,19 @@ def run(*, quick: bool, seed: int) -> dict[str, Any]:
             make_folder()
             warm_up(process)
             for verb, commands in VERBS.items():
-                found = _verb(process, Path(name), verb, commands, chance, quick=quick)
-                placed[verb], at_random[verb] = found["placed"], found["random"]
-                wrong += found["wrong"]
-                print(f"  {verb}: {found}", file=sys.stderr, flush=True)
+                if verb in done:
+                    continue
+                chance = random.Random(f"{seed} {verb}")
+                done[verb] = {"commit": now, **_verb(process, Path(name), verb, commands, chance, quick=quick)}
+                print(f"  {verb}: {done[verb]}", file=sys.stderr, flush=True)
+                if not quick:
+                    write_json(KEPT, done)
         finally:
             os.chdir(here)
             for key, value in before.items():
                 os.environ.pop(key, None) if value is None else os.environ.__setitem__(key, value)
+    placed, at_random = ({verb: one[how] for verb, one in done.items()} for how in ("placed", "random"))
+    wrong = [text for one in done.values() for text in one["wrong"]]
     total = sum(placed.values()) + sum(at_random.values())
     return {
         "claims": [
@@ -113,6 +125,4 @@ def _verb(process: Any, home: Path, verb: str, commands: Any, chance: random.Ran
 
 
 if __name__ == "__main__":
-    import json
-
     print(json.dumps(run(quick="--quick" in sys.argv, seed=0), indent=1))

@@ -1,8 +1,8 @@
 """Mutants of the mathematics (posteriors, priors, curvature, gradients), and how many of them the tests kill.
 
-Every mutant runs in a fork of a process that has imported torch, with the tests of its room; the first failure kills
-it. One whose tests take too long is not counted. What was tried is kept in out/trust-mutants.json, and a stopped run
-goes on.
+Every mutant runs in a fork, with the tests of its room; the first failure kills it. One that is alive after a minute of
+computing counts as undecided, and the page says how many are. What was tried is kept in out/trust-mutants.json, and a
+stopped run goes on.
 """
 
 import ast
@@ -11,22 +11,23 @@ import importlib.util
 import json
 import os
 import random
-import signal
 import sys
+import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..common import ROOT, write_json
 from . import claim
+from .mutant_server import changes_functions_only, limited_fork, run_in_fork, try_mutants
 from .mutants import Mutant, mutants_of
 
 PACKAGE = ROOT / "src" / "infoform"
 KEPT = ROOT / "out" / "trust-mutants.json"
-SECONDS = 400  # for the tests of one mutant
 LEAST = 0.9  # of the mutants that change something
 SAMPLE, QUICK = 400, 4
+ROUND = 50  # mutants at a time, of all rooms
 
 # a room, its files, the tests that are run for them, and which of these: a file belongs to the first that names it
 POSTERIORS = ["tests/posteriors"]
@@ -56,31 +57,60 @@ def run(*, quick: bool, seed: int) -> dict[str, Any]:
     drawn = list(every)
     random.Random(seed).shuffle(drawn)
     drawn = drawn[: QUICK if quick else SAMPLE]
-    known: dict[str, Any] = {} if quick or not KEPT.exists() else json.loads(KEPT.read_text())
     _import_before_forks()
     limit = float(os.environ.get("TRUST_MUTANT_SECONDS", "inf"))  # for a run within a time
-    started = time.time()
-    for place, mutant in drawn:
-        if mutant.key in known or time.time() - started > limit:
-            continue
-        _check_unchanged(place, mutant, known)
-        known[mutant.key] = {"room": CHOSEN[place][0], "outcome": _outcome(place, mutant), **_described(mutant)}
-        if not quick:
-            write_json(KEPT, known)
-        print(f"    {known[mutant.key]['outcome']}: {mutant.key}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = _Kept(Path(folder) / "mutants.json" if quick else KEPT, ends=time.time() + limit)
+        for start in range(0, len(drawn), ROUND):  # so that a run that is stopped has some of every room
+            for place in range(len(CHOSEN)):
+                own = [mutant for at, mutant in drawn[start : start + ROUND] if at == place]
+                _try(place, [one for one in own if one.key not in kept.read()], kept)
+        known = kept.read()
     tried = [known[m.key] for _, m in drawn if m.key in known and known[m.key]["outcome"] != "undecided"]
-    return _counted(tried, len(every))
+    undecided = sum(known[m.key]["outcome"] == "undecided" for _, m in drawn if m.key in known)
+    return _counted(tried, len(every)) | {"undecided": undecided, "drawn": len(drawn)}
 
 
-def _check_unchanged(place: int, mutant: Mutant, known: dict[str, Any]) -> None:
-    """See once for every choice of tests that they pass with the code as it is: else they would kill anything."""
-    key = f"unchanged, {CHOSEN[place][1]}"
-    if key not in known:
-        source = ast.unparse(ast.parse((PACKAGE / mutant.file).read_text(encoding="utf-8")))
-        known[key] = {"room": "", "outcome": _outcome(place, replace(mutant, source=source), seconds=3600)}
-        print(f"    {known[key]['outcome']}: {key}", flush=True)
-    if known[key]["outcome"] != "survived":
+@dataclass
+class _Kept:
+    """Outcomes in a file, which the processes that try mutants write."""
+
+    path: Path
+    ends: float  # when to begin no other mutant
+
+    def read(self) -> dict[str, Any]:
+        return json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def add(self, key: str, place: int, outcome: str, **more: Any) -> None:
+        write_json(self.path, self.read() | {key: {"room": CHOSEN[place][0], "outcome": outcome, **more}})
+        print(f"    {outcome}: {key}", flush=True)
+
+
+def _try(place: int, mutants: list[Mutant], kept: _Kept) -> None:
+    """Try mutants of one choice of tests: in a process that collects the tests once, if only functions are changed."""
+    if not mutants or time.time() > kept.ends:
+        return
+    texts = {file: (PACKAGE / file).read_text(encoding="utf-8") for file in {one.file for one in mutants}}
+    fast = [one for one in mutants if changes_functions_only(one, texts[one.file])]
+    unchanged = f"unchanged, {CHOSEN[place][1]}"
+    if unchanged not in kept.read():  # its tests pass with the code as it is: else they would kill anything
+        file = mutants[0].file
+        fast.insert(0, replace(mutants[0], source=ast.unparse(ast.parse(texts[file])), change=unchanged))
+
+    def told(mutant: Mutant, outcome: str, killer: str) -> None:
+        key = mutant.key if mutant.change != unchanged else unchanged
+        kept.add(key, place, outcome, killer=killer, **_described(mutant))
+
+    def serve() -> None:
+        try_mutants(fast, PACKAGE, _arguments(place), told, lambda: time.time() < kept.ends)
+
+    if fast:
+        run_in_fork(serve)
+    if kept.read().get(unchanged, {}).get("outcome") == "killed":
         raise RuntimeError(f"the tests of {CHOSEN[place][1]} must pass with the code as it is, and do not.")
+    for mutant in mutants:
+        if mutant not in fast and time.time() < kept.ends:
+            told(mutant, *limited_fork(lambda tell: _run_tests(place, mutant)))  # noqa: B023
 
 
 def _counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
@@ -124,37 +154,17 @@ def _import_before_forks() -> None:
         del sys.modules[name]  # forks import it again, with the mutant in it
 
 
-def _outcome(place: int, mutant: Mutant, *, seconds: float = SECONDS) -> str:
-    """Return "killed", "survived", or "undecided" where the time was up."""
-    child = os.fork()
-    if child == 0:
-        _run_tests(place, mutant)
-    ends = time.time() + seconds
-    while time.time() < ends:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return "survived" if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0 else "killed"
-        time.sleep(0.2)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return "undecided"
+def _arguments(place: int) -> list[str]:
+    _, _, tests, chosen = CHOSEN[place]
+    return [*dict.fromkeys(tests), *(["-k", chosen] if chosen else [])]
 
 
 def _run_tests(place: int, mutant: Mutant) -> None:
     """Run the tests of a room with the mutant in the place of its file, and end the process with their result."""
     import pytest
 
-    try:
-        out = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
-        sys.meta_path.insert(0, _Replaced(mutant))
-        _, _, tests, chosen = CHOSEN[place]
-        options = ["-x", "-q", "-p", "no:cacheprovider", *(["-k", chosen] if chosen else [])]
-        code = int(pytest.main([*dict.fromkeys(tests), *options]))
-    except BaseException:
-        code = 1
-    os._exit(code)
+    sys.meta_path.insert(0, _Replaced(mutant))
+    os._exit(int(pytest.main([*_arguments(place), "-x", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"])))
 
 
 class _Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -1,6 +1,8 @@
 """The campaign: every part has a file, its page says what does not hold, and a mutant is one change."""
 
 import ast
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,8 @@ import pytest
 from benchmarks.trust import PARTS, claim, page
 from benchmarks.trust.mutants import mutants_of
 from benchmarks.trust.mutation import CHOSEN, PACKAGE, _counted
+
+import bounded
 
 SOURCE = '''
 """A module of 3 lines."""
@@ -47,6 +51,55 @@ def test_the_rooms_of_mutants_have_files_and_tests() -> None:
     for _, files, tests, _ in CHOSEN:
         assert list(PACKAGE.glob(files)), files
         assert all((root / test).exists() for test in tests)
+
+
+SERVED = """
+import sys
+from pathlib import Path
+from benchmarks.trust.mutant_server import changes_functions_only, try_mutants
+from benchmarks.trust.mutants import mutants_of
+
+root = Path("house")
+text = (root / "room.py").read_text()
+mutants = [one for one in mutants_of(root.resolve(), (root / "room.py").resolve()) if changes_functions_only(one, text)]
+told = lambda mutant, *end: print("told", mutant.change, *end, sep="|")
+try_mutants(mutants, root.resolve(), ["test_room.py"], told, lambda: True)
+"""
+ROOM = """
+from functools import cached_property
+
+class Room:
+    side: int = 1
+
+    @cached_property
+    def area(self):
+        return self.side * 3
+
+    def unused(self, other=2):
+        return other + 4
+
+def twice(x):
+    return [one + one for one in x]
+"""
+
+
+def test_a_server_puts_mutants_into_living_functions(tmp_path: Path) -> None:
+    (tmp_path / "house").mkdir()
+    (tmp_path / "house" / "__init__.py").write_text("")
+    (tmp_path / "house" / "room.py").write_text(ROOM)
+    tests = "from house.room import Room, twice\n\ndef test_area():\n    assert Room().area == 3\n\n"
+    (tmp_path / "test_room.py").write_text(tests + "def test_twice():\n    assert twice([2, 3]) == [4, 6]\n")
+    path = os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = bounded.run([sys.executable, "-c", SERVED], cwd=tmp_path, env=environment, check=True)
+    told = {line.split("|")[1]: line.split("|")[2:] for line in done.stdout.splitlines() if line.startswith("told")}
+    assert told == {
+        "self.side * 3 → self.side / 3": ["killed", "test_room.py::test_area"],
+        "3 → 4": ["killed", "test_room.py::test_area"],
+        "one + one → one - one": ["killed", "test_room.py::test_twice"],
+        "other + 4 → other - 4": ["survived", ""],
+        "4 → 5": ["survived", ""],
+    }
 
 
 def test_survivors_lower_the_share_of_killed_mutants() -> None:

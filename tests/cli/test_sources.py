@@ -91,6 +91,8 @@ def test_several_targets(home: Path) -> None:
         ("a,b,y\n1,2,0,9,9\n3,4,1,9,9\n", {"target": "y"}, "more values than the header has names"),
         ("a,b,y\n1,2,0,9\n3,4,1\n", {"target": "y"}, "more values than the header has names"),
         ("a,b,y\n1,2,0\n3,4,1,9\n", {"target": "y"}, "cannot be read as a table"),
+        ("a,b,a,y\n1,2,3,0\n", {"target": "y"}, "has more than one column 'a', so that the name does not say which"),
+        ("a,b,y,y\n1,2,3,0\n", {"target": "y"}, "has more than one column 'y'"),
     ],
 )
 def test_bad_tables(
@@ -100,6 +102,12 @@ def test_bad_tables(
     Path("x.csv").write_text(content)
     with pytest.raises(Mistake, match=said):
         _open("x.csv", **options)
+
+
+def test_columns_without_a_name_are_not_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text(",a,,y\n0,1,5,0\n1,3,6,1\n")
+    assert _all(_open("x.csv", target="y"))[0].tolist() == [[0, 1, 5], [1, 3, 6]]
 
 
 def test_a_separator_at_the_end_of_every_line_is_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,10 +123,16 @@ def _frame(spec: str) -> "DataFrame":
     try:
         if spec.lower().endswith((".parquet", ".pq")):
             frame = pandas.read_parquet(spec)
+            names = frame.columns.to_series().map(str)
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pandas.errors.ParserWarning)  # values without a name would be left out
-                frame = pandas.read_csv(spec, sep="\t" if ".tsv" in spec.lower() else ",", index_col=False)
+                sep = "\t" if ".tsv" in spec.lower() else ","
+                frame = pandas.read_csv(spec, sep=sep, index_col=False)
+                # as they stand in the file: pandas calls the second `a` of a header `a.1`
+                names = (
+                    pandas.read_csv(spec, sep=sep, index_col=False, header=None, nrows=1, dtype=str).iloc[0].dropna()
+                )
     except pandas.errors.ParserWarning as error:
         raise Mistake(
             f"the rows of '{spec}' have more values than the header has names, so that no value has a sure name; name "
@@ -136,6 +142,11 @@ def _frame(spec: str) -> "DataFrame":
         raise Mistake(f"'{spec}' cannot be read as a table: {' '.join(str(error).split())}.") from error
     if len(frame) == 0:
         raise Mistake(f"'{spec}' has no rows; a table needs at least one.")
+    if names.duplicated().any():
+        raise Mistake(
+            f"'{spec}' has more than one column '{names[names.duplicated()].iloc[0]}', so that the name does not say "
+            "which is meant; give every column a name of its own."
+        )
     frame.columns = frame.columns.map(str)
     return frame
 
