@@ -8,13 +8,20 @@ VISION := $(VENV)/vision
 
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: demo test vision lint types docs wheel installed bench trust trust-quick clean
+.PHONY: demo test coverage vision lint types docs wheel installed bench trust trust-quick clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
 
 test: $(READY) vision
 	$(BIN)/python -m pytest
+
+# the same tests; fails where they run too few lines or branches of src/infoform (benchmarks/trust/line_coverage.py)
+coverage: $(READY) vision
+	mkdir -p out
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage json --quiet -o out/coverage.json
+	$(BIN)/python -m benchmarks.trust.line_coverage out/coverage.json
 
 # what tests/integrations/test_vision.py takes its networks from: without what they need, which would be another torch
 vision: $(VISION)/.ready

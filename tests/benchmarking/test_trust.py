@@ -1,13 +1,14 @@
 """The campaign: every part has a file, its page says what does not hold, and a mutant is one change."""
 
 import ast
+import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.trust import PARTS, claim, page
+from benchmarks.trust import PARTS, claim, line_coverage, page
 from benchmarks.trust.mutants import mutants_of
 from benchmarks.trust.mutation import CHOSEN, PACKAGE, _counted
 
@@ -100,6 +101,17 @@ def test_a_server_puts_mutants_into_living_functions(tmp_path: Path) -> None:
         "other + 4 → other - 4": ["survived", ""],
         "4 → 5": ["survived", ""],
     }
+
+
+@pytest.mark.parametrize(("lines", "branches", "code"), [(95, 90, 0), (94, 90, 1), (95, 89, 1)])
+def test_too_few_lines_or_branches_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: int, branches: int, code: int
+) -> None:
+    totals = {"covered_lines": lines, "num_statements": 100, "covered_branches": branches, "num_branches": 100}
+    files = {"some.py": {"summary": {"missing_lines": 100 - lines}}}
+    (tmp_path / "report.json").write_text(json.dumps({"totals": totals, "files": files}))
+    assert line_coverage.main(str(tmp_path / "report.json")) == code
+    assert capsys.readouterr().out.startswith(f"{lines}.0 % of 100 lines and {branches}.0 % of 100 branches")
 
 
 def test_survivors_lower_the_share_of_killed_mutants() -> None:
