@@ -1,7 +1,7 @@
 """Mutants of the mathematics (posteriors, priors, curvature, gradients), and how many of them the tests kill.
 
 Every mutant runs in a fork, with the tests of its room; the first failure kills it. One that is alive after a minute of
-computing counts as undecided, and the page says how many are. What was tried is kept in out/trust-mutants.json, and a
+computing is undecided and counts as alive. What was tried is kept in out/trust-mutants.json, and a
 stopped run goes on.
 """
 
@@ -66,8 +66,8 @@ def run(*, quick: bool, seed: int) -> dict[str, Any]:
                 own = [mutant for at, mutant in drawn[start : start + ROUND] if at == place]
                 _try(place, [one for one in own if one.key not in kept.read()], kept)
         known = kept.read()
-    tried = [known[m.key] for _, m in drawn if m.key in known and known[m.key]["outcome"] != "undecided"]
-    undecided = sum(known[m.key]["outcome"] == "undecided" for _, m in drawn if m.key in known)
+    tried = [known[m.key] for _, m in drawn if m.key in known]
+    undecided = sum(one["outcome"] == "undecided" for one in tried)
     return _counted(tried, len(every)) | {"undecided": undecided, "drawn": len(drawn)}
 
 
@@ -117,7 +117,7 @@ def _counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
     rooms, survivors = {}, []
     for room in dict.fromkeys(one[0] for one in CHOSEN):
         own = [one for one in tried if one["room"] == room]
-        alive = [one for one in own if one["outcome"] == "survived"]
+        alive = [one for one in own if one["outcome"] != "killed"]
         same = [one for one in alive if _equivalent(one)]
         survivors += [one for one in alive if not _equivalent(one)]
         count = len(own) - len(same)

@@ -71,7 +71,7 @@ def _mutants(result: Mapping[str, Any]) -> str:
     head = table(["room", "mutants tried", "killed", "change nothing", "killed of the others"], rows)
     text = MUTANTS.format(possible=result["possible"], tried=result["tried"])
     if result.get("undecided"):
-        text += f" Of {result['drawn']} drawn, {result['undecided']} were alive after a minute of computing and do not count."
+        text += f" {result['undecided']} were undecided after a minute of computing, and count as alive."
     left = [f"`{one['file']}`, line {one['line']}: `{one['change']}`" for one in result["survivors"]]
     return f"{text}\n\n{head}" + (f"\n\n{folded('Mutants that survived', bullets(left))}" if left else "")
 
