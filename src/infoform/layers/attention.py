@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.overrides import TorchFunctionMode
 
-from infoform.layers.linear import LinearRule
+from infoform.layers.linear import LinearRule, with_ones
 
 SEPARATE = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
 _PROJECTIONS: "WeakKeyDictionary[nn.MultiheadAttention, dict[tuple[int, int], InProjection]]" = WeakKeyDictionary()
@@ -115,13 +115,15 @@ class InProjectionRule(LinearRule):
         x = x.reshape(1, x.shape[0], -1, x.shape[-1])
         missing = _width(owner) - x.shape[-1]
         x = functional.pad(x, (0, missing)) if missing else x
-        return x if owner.in_proj_bias is None else functional.pad(x, (0, 1), value=1.0)
+        return x if owner.in_proj_bias is None else with_ones(x)
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         assert isinstance(module, InProjection)
-        rows = module.rows
-        whole = 3 * module.owner.embed_dim
-        return functional.pad(super().gradients(module, g), (rows.start, whole - rows.stop))
+        found = super().gradients(module, g)
+        if module.thirds == (0, 3):
+            return found
+        rows, whole = module.rows, 3 * module.owner.embed_dim
+        return functional.pad(found, (rows.start, whole - rows.stop))
 
     def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:
         out.copy_(self.inputs(module, x)[0, :, 0])

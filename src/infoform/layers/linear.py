@@ -16,11 +16,7 @@ class LinearRule(LayerRule):
 
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:
         x = x.reshape(1, x.shape[0], -1, x.shape[-1])
-        if module.bias is None:
-            return x
-        extended = aligned(x, *x.shape[:-1], x.shape[-1] + 1)
-        _write(x, extended)
-        return extended
+        return x if module.bias is None else with_ones(x)
 
     def write_rows(self, module: nn.Module, x: Tensor, out: Tensor) -> None:
         _write(x.reshape(len(x), x.shape[-1]), out)
@@ -32,6 +28,13 @@ class LinearRule(LayerRule):
 
     def gradients(self, module: nn.Module, g: Tensor) -> Tensor:
         return g.reshape(1, g.shape[0], -1, g.shape[-1])
+
+
+def with_ones(x: Tensor) -> Tensor:  # (..., A) -> (..., A + 1)
+    """Return inputs with the bias's 1 as last column, in rows that products are fast with."""
+    extended = aligned(x, *x.shape[:-1], x.shape[-1] + 1)
+    _write(x, extended)
+    return extended
 
 
 def _write(x: Tensor, out: Tensor) -> None:  # (..., A) or (..., A - 1), then with a bias, whose input is 1
