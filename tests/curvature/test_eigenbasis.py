@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from infoform.curvature import eigenbasis
 from infoform.curvature.eigenbasis import (
+    SquaredWeights,
     coupled_diagonal,
     expanded_diagonal,
     gather_pairs,
@@ -68,6 +69,24 @@ def test_the_weighted_gram_is_that_of_the_explicit_columns(case: str, monkeypatc
     assert_close(weighted_gram(weights, u_a, u_g, rows, columns), expected, rtol=1e-9, atol=1e-12)
     few = case.startswith("few") or case == "one pair of many"
     assert bool(gathered) == few, "the case does not take the route that it is meant for"
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("case", GRAMS)
+def test_squared_weights_are_computed_some_at_a_time(case: str, scaled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SquaredWeights, "PART", 10)
+    monkeypatch.setattr(eigenbasis, "NARROWEST", 1)
+    outputs, inputs, g, a, kept = GRAMS[case]
+    root, scale = normal(outputs, inputs, seed=7), normal(outputs, inputs, seed=8) if scaled else None
+    u_a, u_g = orthonormal(inputs, a, seed=1), orthonormal(outputs, g, seed=2)
+    order = torch.randperm(g * a, generator=torch.Generator().manual_seed(3))[:kept]
+    s = torch.ones(outputs, inputs).double() if scale is None else scale
+    weights = SquaredWeights(root, scale)
+    explicit = kept_columns(u_a, u_g, order // a, order % a)
+    expected = explicit.T @ ((root.square() * s.square()).flatten()[:, None] * explicit)
+    assert_close(weighted_gram(weights, u_a, u_g, order // a, order % a), expected, rtol=1e-9, atol=1e-12)
+    for times in (0, 1, 2):
+        assert_close(weights.times(u_a, times=times), (root.square() * s**times) @ u_a, rtol=1e-9, atol=1e-12)
 
 
 @settings(deadline=None)

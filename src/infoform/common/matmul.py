@@ -16,6 +16,7 @@ WORTH_COPYING = 128  # columns of both matrices from which a sum over examples i
 TOGETHER = 2**18  # numbers of all examples' products up to which they are held at once, then added
 WORTH_ONEDNN = 2**18  # multiplications from which a product by oneDNN is worth its call
 FEW_ROWS = 16  # of both matrices, up to which the longest of rows are multiplied faster by torch
+LONG_ROWS = 2**15  # numbers of few rows from which oneDNN is faster all the same
 # torch multiplies matrices in float32 by MKL, which leaves half of some processors' vector units idle; oneDNN does not
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 
@@ -36,12 +37,19 @@ def rows_times(x: Tensor, y: Tensor) -> Tensor:  # (..., p), (q, p) -> (..., q)
     return product
 
 
-def products_by_example(x: Tensor, y: Tensor) -> Tensor:  # (N, p, A), (N, q, A) -> (N, p, q)
-    """Return x_n y_nᵀ, where A is large."""
-    few = max(x.shape[1], y.shape[1]) <= FEW_ROWS
-    if torch.compiler.is_exporting() or few or y[0].numel() * x.shape[1] < WORTH_ONEDNN or x.dtype != torch.float32:
-        return x @ y.mT
-    return torch.stack([rows_times(one, other) for one, other in zip(x, y, strict=True)])
+def products_of_few(x: Tensor, y: Tensor) -> Tensor:  # (p, A), (q, A) -> (p, q)
+    """Return x yᵀ for few rows, each of them long."""
+    if (
+        torch.compiler.is_exporting()
+        or _ONEDNN is None
+        or x.device.type != "cpu"
+        or x.dtype != torch.float32
+        or x.numel() < LONG_ROWS
+        or not (x.is_contiguous() and y.is_contiguous())
+    ):
+        return x @ y.T
+    product: Tensor = _ONEDNN(x.detach(), y.detach(), None, "none", [], "")
+    return product
 
 
 def summed(left: Tensor, right: Tensor) -> Tensor:  # (N, p, q), (N, q, r) -> (p, r)

@@ -1,6 +1,7 @@
 """Kronecker eigenbases: eigenvectors, the diagonal they imply, and which of their pairs are kept."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from infoform.common.float64 import in_double
 
 SUPPORTS = ("top", "grid")
+NARROWEST = 64  # columns of squared weights that are computed at a time, at least
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,43 @@ def scatter_pairs(
     return matrix
 
 
+@dataclass(frozen=True, eq=False)
+class SquaredWeights:
+    """Weights r² s² (G, A) in float64, of which some are computed at a time: all of them would pass through memory."""
+
+    PART: ClassVar[int] = 2**17  # numbers at a time
+
+    root: Tensor  # r (G, A)
+    scale: Tensor | None = None  # s (G, A); None for 1
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.root.shape
+
+    @property
+    def mT(self) -> "SquaredWeights":
+        return SquaredWeights(self.root.mT, None if self.scale is None else self.scale.mT)
+
+    def part(self, rows: slice, columns: slice, *, times: int = 2) -> Tensor:
+        """Return some of them, with s that many times in them."""
+        found = self.root[rows, columns].to(torch.float64, copy=True).square_()
+        if self.scale is not None:
+            for _ in range(times):
+                found.mul_(self.scale[rows, columns])
+        return found
+
+    def times(self, matrix: Tensor, *, times: int = 2) -> Tensor:  # (A, q) -> (G, q)
+        """Return their product with a matrix in float64, with s that many times in them."""
+        product = matrix.new_empty(len(self.root), matrix.shape[1])
+        step = max(1, self.PART // self.root.shape[1])
+        for start in range(0, len(self.root), step):
+            rows = slice(start, start + step)
+            torch.mm(self.part(rows, slice(None), times=times), matrix, out=product[rows])
+        return product
+
+
 def weighted_gram(
-    weights: Tensor, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
+    weights: Tensor | SquaredWeights, input_vectors: Tensor, gradient_vectors: Tensor, rows: Tensor, columns: Tensor
 ) -> Tensor:  # (G, A), (A, a), (G, g), (K,), (K,) -> (K, K)
     """Return U_Tᵀ diag(weights) U_T for the K kept columns of U = kron(U_G, U_A), without forming U_T (G * A, K).
 
@@ -146,17 +183,20 @@ def weighted_gram(
     the other side, or just the K² wanted ones, whichever is cheaper.
     """
     if gradient_vectors.shape[1] > input_vectors.shape[1]:
-        return weighted_gram(weights.T, gradient_vectors, input_vectors, columns, rows)
+        return weighted_gram(weights.mT, gradient_vectors, input_vectors, columns, rows)
     pairs_g, index_g = _pair_columns(gradient_vectors, rows)  # (G, p)
     used, count = gradient_vectors.shape[1], len(rows)
     pairs_a = input_vectors.shape[1] * (input_vectors.shape[1] + 1) // 2
     by_matrix_product = pairs_g.shape[1] * pairs_a <= 32 * used * count  # elementwise work costs about 32 times more
-    gram = weights.new_zeros(count, count)
-    full = weights.new_zeros(pairs_g.shape[1], pairs_a) if by_matrix_product else None
+    gram = pairs_g.new_zeros(count, count)
+    full = pairs_g.new_zeros(pairs_g.shape[1], pairs_a) if by_matrix_product else None
     step = max(1, 2**23 // max(count, pairs_g.shape[1], pairs_a if by_matrix_product else 1))
+    if isinstance(weights, SquaredWeights):
+        step = min(step, max(NARROWEST, weights.PART // weights.shape[0]))
     for start in range(0, weights.shape[1], step):
         part = slice(start, start + step)
-        contracted = pairs_g.T @ weights[:, part]  # (p, chunk)
+        some = weights[:, part] if isinstance(weights, Tensor) else weights.part(slice(None), part)
+        contracted = pairs_g.T @ some  # (p, chunk)
         vectors = input_vectors[part]  # (chunk, a)
         if full is not None:
             pairs, index_a = _pair_columns(vectors, columns)

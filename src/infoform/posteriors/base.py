@@ -18,6 +18,7 @@ from typing_extensions import Self
 from infoform.common.randomness import normal
 from infoform.curvature.curvature import Curvature
 from infoform.likelihoods import DenseCovariance, OutputCovariance
+from infoform.posteriors.jacobian_sums import JacobianSums, WholeJacobians
 from infoform.priors import LayerPrior
 
 _PREPARED = "prepared"  # whether an object has computed what it shares
@@ -200,16 +201,14 @@ class LayerPosterior(ABC):
         """
         return jacobians.flatten(2) @ self.solve(jacobians).flatten(2).mT
 
-    def covariance_by_example(self, jacobians: Sequence[Tensor]) -> Tensor:  # N of (C, G, A) -> (N, C, C)
-        """Return the same for gradients that do not lie in one tensor.
+    @property
+    def keeps_jacobians(self) -> bool:
+        """Whether `jacobian_sums` holds the Jacobians of all examples at once."""
+        return True
 
-        Args:
-            jacobians: Gradients of C outputs in the layer's weights, one tensor (C, G, A) an example.
-
-        Returns:
-            Covariances of the outputs (N, C, C).
-        """
-        return self.covariance(torch.stack(list(jacobians)))
+    def jacobian_sums(self) -> JacobianSums:
+        """Return what takes Jacobians one example at a time, to give the same as `covariance` in the end."""
+        return WholeJacobians(self)
 
     def row_variances(self, rows: Tensor) -> Tensor:  # (R,) -> (R, A)
         """Return the variances of some rows of weights, where all weights are independent.

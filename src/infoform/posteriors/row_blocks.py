@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from infoform.common.matmul import rows_times
-from infoform.curvature.eigenbasis import weighted_gram
+from infoform.curvature.eigenbasis import SquaredWeights, weighted_gram
 from infoform.posteriors.base import power
 from infoform.priors import LayerPrior
 
@@ -141,9 +141,7 @@ class RowBlocks:
         """
         if self.stiffness > STIFF_GRAM:
             return self._gram_of_roots(scale, input_vectors, gradient_vectors, rows, columns)
-        weights = self._inverse64
-        if scale is not None:
-            weights = (weights * scale).mul_(scale)  # in float64
+        weights = SquaredWeights(self.root, scale)
         input_vectors, gradient_vectors = input_vectors.double(), gradient_vectors.double()
         gram = weighted_gram(weights, input_vectors, gradient_vectors, rows, columns)
         if self.factor is None:
@@ -184,9 +182,8 @@ class RowBlocks:
         """Return V^(1/2) Wᵀ D_g⁻¹ S_g u_j for every row and column, in float64: what the two low ranks share."""
         assert self.factor is not None
         factor = self.factor.double()
-        weights = self._inverse64 if scale is None else self._inverse64 * scale
         spread = factor.unsqueeze(2) * input_vectors.double().unsqueeze(1)  # (A, p, a)
-        return (weights @ spread.flatten(1)).view(weights.shape[0], *spread.shape[1:])
+        return SquaredWeights(self.root, scale).times(spread.flatten(1), times=1).unflatten(1, spread.shape[1:])
 
     @property
     def half_middle(self) -> Tensor:  # (G, p, p)
@@ -207,19 +204,15 @@ class RowBlocks:
 
     @cached_property
     def root(self) -> Tensor:  # D^(-1/2) (G, A)
-        return power(self.diagonal, -0.5)
+        root = torch.empty_like(self.diagonal)
+        step = max(1, PART // root.shape[1])
+        for part, of in zip(root.split(step), self.diagonal.split(step), strict=True):  # whole, fresh pages cost most
+            part.copy_(power(of, -0.5))
+        return root
 
     @cached_property
     def inverse(self) -> Tensor:  # D^(-1) (G, A)
         return self.root.square()
-
-    @cached_property
-    def _inverse64(self) -> Tensor:  # the same in float64, until `drop_float64`
-        return self.root.to(torch.float64, copy=True).square_()
-
-    def drop_float64(self) -> None:
-        """Drop what is large and needed no more once `gram` is known."""
-        self.__dict__.pop("_inverse64", None)
 
     def scaled_inverse(self, scale: Tensor | None) -> Tensor:  # S D^(-1) (G, A)
         return self.inverse if scale is None else self.inverse * scale
@@ -237,9 +230,7 @@ class RowBlocks:
         size = factor.shape[1]
         lower = torch.tril_indices(size, size, device=factor.device)
         grams = self.root.new_zeros(len(self.root), size, size, dtype=torch.float64)
-        inverse = self.__dict__.get("_inverse64")  # where `gram` is wanted, too
-        inverse = self.root.to(torch.float64, copy=True).square_() if inverse is None else inverse
-        grams[:, lower[0], lower[1]] = inverse @ (factor[:, lower[0]] * factor[:, lower[1]])
+        grams[:, lower[0], lower[1]] = SquaredWeights(self.root).times(factor[:, lower[0]] * factor[:, lower[1]])
         values, vectors = torch.linalg.eigh(grams, UPLO="L")
         return values.clamp_min(0), vectors
 

@@ -19,6 +19,8 @@ from infoform.network.layer import Layer
 from infoform.posteriors import LayerPosterior
 
 IN_CACHE = 4  # what is formed at a time in the cache is this part of what may be held in memory
+UNFOLDED = 2**22  # bytes of inputs as the layer's rule has them, made at a time
+SMALLER = 8  # what is kept of a Jacobian, where not all of it is, is at most about this part of it
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,10 @@ class LayerGradients:
     def blocks(self, chunk: int) -> tuple[list["_Block"], bool]:
         """Cut the examples of a layer that is not outer into parts, and say whether these fit into a cache."""
         gradients, item = self.calls[0].gradients, self.posteriors[0].dtype.itemsize
-        each = gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * item
-        parts = _parts(len(gradients), each, chunk // IN_CACHE)
-        return [_Block(self, part) for part in parts], 4 * each <= chunk
+        jacobian = gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * item
+        holds = any(one.keeps_jacobians for one in self.posteriors)
+        parts = _parts(len(gradients), jacobian if holds else jacobian // SMALLER, chunk // IN_CACHE)
+        return [_Block(self, part) for part in parts], 4 * jacobian <= chunk
 
     def of_rows(self) -> Iterator[tuple[slice, Tensor]]:  # -> (V, 1, C, C) each
         """Give the covariances of one example after the other, of a layer that is a table."""
@@ -88,10 +91,18 @@ class LayerGradients:
             weighted = [jacobian * one.row_variances(rows) for one in self.posteriors]
             yield part, torch.stack([one.flatten(1) @ jacobian.flatten(1).mT for one in weighted]).unsqueeze(1)
 
-    def jacobians(self, part: slice) -> list[Tensor]:  # -> n of (C, G, A)
-        """Return the gradients of every output in the layer's weights, example by example."""
-        if self.layer.rule.forms:
-            return list(self._formed(part))
+    def jacobians(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
+        """Give the gradients of every output in the layer's weights, example by example."""
+        forms, gradients = self.layer.rule.forms, self.calls[0].gradients
+        if forms:  # the rule knows no other way than to hold whole gradients
+            each = gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * self.posteriors[0].dtype.itemsize
+        else:
+            each = sum(one.inputs(self.layer, slice(0, 1)).nbytes for one in self.calls)
+        for piece in _parts(part.stop - part.start, each, UNFOLDED):
+            chosen = slice(part.start + piece.start, part.start + piece.stop)
+            yield from self._formed(chosen) if forms else self._multiplied(chosen)
+
+    def _multiplied(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
         dtype = self.posteriors[0].dtype
         inputs = _joined([one.inputs(self.layer, part) for one in self.calls], 2).to(dtype)  # (H, n, S, A)
         outputs = _joined([one.by_output(self.layer, part) for one in self.calls], 3).to(dtype)  # (H, n, C, S, G / H)
@@ -99,10 +110,11 @@ class LayerGradients:
         left = outputs.mT.reshape(groups * examples, count * rows, positions)
         right = inputs.flatten(0, 1)  # (H n, S, A)
         if groups == 1 and left.device.type == "cpu" and dtype == torch.float32:
-            formed = (rows_times(one, other.mT) for one, other in zip(left, right, strict=True))
-            return [one.view(count, rows, -1) for one in formed]
+            for one, other in zip(left, right, strict=True):
+                yield rows_times(one, other.mT).view(count, rows, -1)
+            return
         by_group = (left @ right).view(groups, examples, count, rows, -1)
-        return list(by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1))
+        yield from by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1)
 
     def _formed(self, part: slice) -> Tensor:  # (n, C, G, A)
         """Return the same where the rule knows no other way, the sum over all calls."""
@@ -126,8 +138,11 @@ class _Block:
     part: slice
 
     def covariances(self) -> Tensor:  # (V, n, C, C)
-        jacobians = self.of.jacobians(self.part)
-        return torch.stack([one.covariance_by_example(jacobians) for one in self.of.posteriors])
+        every = [one.jacobian_sums() for one in self.of.posteriors]
+        for jacobians in self.of.jacobians(self.part):
+            for sums in every:
+                sums.add(jacobians)
+        return torch.stack([sums.covariance() for sums in every])
 
 
 def add_covariances(layers: Sequence[LayerGradients], total: Tensor, *, chunk: int) -> None:  # (V, N, C, C)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -41,6 +41,7 @@ class Comparison:
     outputs: TrialOutputs
     part_targets: Tensor
     standard_errors: float
+    _scored: dict[int, Profile] = field(default_factory=dict, init=False)  # on all data, by place, where predicted
 
     def run(self) -> Compared:
         """Predict all data at the τ that matter, and combine the rest, until the choice is one that can be trusted."""
@@ -54,7 +55,8 @@ class Comparison:
         targets, every = self.part_targets, range(len(on_part))
         while True:
             (exact[chosen],), targets = self.outputs.predict_all([chosen])
-            plain = self.scorer.profile(plain_outputs(exact[chosen]), targets)
+            if len(exact) == 1:  # the network alone answers alike at every τ
+                plain = self.scorer.profile(plain_outputs(exact[chosen]), targets)
             contenders = {place for place in every if _contends(on_part[place], least)} | set(exact)
             profiles, errors = self._on_all(exact, targets, on_part, plain, among=contenders)
             chosen = self._choice(profiles, plain, errors, among=contenders)
@@ -67,7 +69,7 @@ class Comparison:
             trusted = near and abs(errors.get(chosen, 0.0)) <= TOLERANCE
             if trusted or len(exact) >= self.outputs.most_exact:
                 chosen = near[-1] if near else self._choice(profiles, plain, among=exact)
-                profiles[chosen] = self.scorer.profile(exact[chosen], targets, plain=plain)
+                profiles[chosen] = self._of_exact(chosen, exact[chosen], targets, plain)
                 rest, _ = self._on_all(exact, targets, on_part, plain, among=set(every) - contenders)
                 found = [profiles[place] if place in contenders else rest[place] for place in every]
                 return Compared(found, plain, frozenset(exact), chosen, targets)
@@ -108,11 +110,17 @@ class Comparison:
             if place not in among or on_part[place].terms is None:
                 continue
             if place in exact:
-                found[place] = self.scorer.profile(exact[place], targets, plain=plain)
+                found[place] = self._of_exact(place, exact[place], targets, plain)
             else:
                 near = found[beside].value
                 found[place], errors[place] = self._combined(place, exact, targets, on_part, plain, near=near)
         return found, errors
+
+    def _of_exact(self, place: int, raw: RawOutputs, targets: Tensor, plain: Profile) -> Profile:
+        """Return a trial of which all data were predicted; it is scored once."""
+        if place not in self._scored:
+            self._scored[place] = self.scorer.profile(raw, targets, plain=plain)
+        return self._scored[place]
 
     def _combined(
         self,

@@ -27,8 +27,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from infoform.common.checks import check_choice
-from infoform.common.matmul import padded, products_by_example, rows_times
-from infoform.common.scratch import room
+from infoform.common.matmul import padded
 from infoform.curvature.curvature import Curvature
 from infoform.curvature.eigenbasis import (
     SUPPORTS,
@@ -43,9 +42,11 @@ from infoform.likelihoods import OutputCovariance
 from infoform.posteriors import log_bytes
 from infoform.posteriors.base import LayerPosterior, required, shared_across_priors
 from infoform.posteriors.inf.core import below_diagonal, core_root, kept_diagonal
+from infoform.posteriors.inf.jacobian_form import InfJacobianSums, JacobianForm, PairCover
 from infoform.posteriors.inf.jacobians import OuterForm
 from infoform.posteriors.inf.output_rows import OutputRows
 from infoform.posteriors.inf.sampling import DrawForm, LowRank, stacked
+from infoform.posteriors.jacobian_sums import JacobianSums
 from infoform.posteriors.quantise import read_back, round_to, vector_dtype
 from infoform.posteriors.row_blocks import STIFF, RowBlocks
 from infoform.priors import LayerPrior
@@ -252,51 +253,17 @@ class InfPosterior(LayerPosterior):
         return self._rows.quadratic_form(x) + (self._project(x) ** 2).sum(-1)
 
     def covariance(self, jacobians: Tensor) -> Tensor:
-        """Return J_c P⁻¹ J_dᵀ; what the prior's low rank takes is subtracted where it is small, as in `transform_`."""
-        along = None
-        if self._rows.stiffness > STIFF:
-            jacobians, along = self._rows.split(jacobians)  # (N, C, G, A), (N, C, G, p)
-        y = room(jacobians, jacobians.numel()).view_as(jacobians)
-        torch.mul(jacobians, self._rows.inverse, out=y)
-        return self._less_low_ranks(products_by_example(jacobians.flatten(2), y.flatten(2)), y, along)
+        sums = self.jacobian_sums()
+        for one in jacobians:
+            sums.add(one)
+        return sums.covariance()
 
-    def covariance_by_example(self, jacobians: Sequence[Tensor]) -> Tensor:
-        if self._rows.stiffness > STIFF:
-            return self.covariance(torch.stack(list(jacobians)))
-        first = jacobians[0]
-        y = room(first, len(jacobians) * first.numel()).view(-1, *first.shape)
-        products = []
-        for one, solved in zip(jacobians, y, strict=True):  # which a stack of all would be a copy of
-            torch.mul(one, self._rows.inverse, out=solved)
-            products.append(rows_times(one.flatten(1), solved.flatten(1)))
-        return self._less_low_ranks(torch.stack(products), y, None)
+    @property
+    def keeps_jacobians(self) -> bool:
+        return False
 
-    def _less_low_ranks(
-        self, covariance: Tensor, y: Tensor, along: Tensor | None
-    ) -> Tensor:  # (N, C, C), (N, C, G, A), (N, C, G, p)
-        """Return J_c P⁻¹ J_dᵀ from J D'^(-1) Jᵀ and D'^(-1) J, both overwritten.
-
-        What the prior's low rank takes is subtracted where it is small, as in `transform_`.
-        """
-        rows, u, width = self._rows, self._gradient_vectors, self._input_vectors.shape[1]
-        examples = y.shape[:2]
-        shared = None
-        if rows.factor is not None and self._taken is not None:
-            by_factor = rows_times(y.flatten(0, 2), self._padded_factor)[:, : rows.factor.shape[1]]
-            if along is not None:
-                by_factor = by_factor - along.flatten(0, 2)
-                covariance += along.flatten(2) @ along.flatten(2).mT
-            shared = by_factor.unflatten(0, (-1, len(u))).transpose(0, 1) @ self._taken  # (G, N C, p + a)
-            taken = shared[..., : rows.factor.shape[1]].transpose(0, 1).reshape(*examples, -1)  # (N, C, G p)
-            covariance -= taken @ taken.mT
-        if self.scale is not None:
-            y *= self.scale
-        by_column = rows_times(y.flatten(0, 2), self._padded_vectors.T)[:, :width].unflatten(0, (-1, len(u)))
-        if shared is not None:
-            by_column = by_column - shared[..., -width:].transpose(0, 1)
-        inner = (u.T @ by_column).unflatten(0, examples)  # (N, C, g, a)
-        kept = gather_pairs(inner, *self.indices) @ self._whitener
-        return covariance - kept @ kept.mT
+    def jacobian_sums(self) -> JacobianSums:
+        return InfJacobianSums(self._jacobians)
 
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         return self._outer.covariance(inputs, outputs)
@@ -352,6 +319,28 @@ class InfPosterior(LayerPosterior):
         )
 
     @cached_property
+    def _jacobians(self) -> JacobianForm:
+        rows, taken = self._rows, self._taken
+        rank = 0 if rows.factor is None else rows.factor.shape[1]
+        return JacobianForm.of(
+            inverse=rows.inverse,
+            scale=self.scale,
+            split=rows.split if rows.stiffness > STIFF else None,
+            factor=rows.factor,
+            root=None if taken is None else taken[:, :, :rank].contiguous(),
+            taken=None if taken is None else taken[:, :, rank:],
+            pairs=self.indices,
+            cover=self._cover,
+            input_vectors=self._input_vectors,
+            gradient_vectors=self._gradient_vectors,
+            whitener=self._whitener,
+        )
+
+    @shared_across_priors
+    def _cover(self) -> PairCover:
+        return PairCover.of(*self.indices)
+
+    @cached_property
     def _output_rows(self) -> OutputRows:
         vectors, grown, _ = self._spectrum
         rows, columns = self.indices
@@ -402,11 +391,6 @@ class InfPosterior(LayerPosterior):
         return self._factor @ (vectors / grown)
 
     @cached_property
-    def _padded_factor(self) -> Tensor:  # (p or some more, A): the prior's W V^(1/2)
-        assert self._rows.factor is not None
-        return padded(self._rows.factor).T.contiguous()
-
-    @cached_property
     def _taken(self) -> Tensor | None:  # (G, p, p + a): what the prior's low rank takes from variances and from pairs
         if self._row_shared is None:
             return None
@@ -426,7 +410,6 @@ class InfPosterior(LayerPosterior):
         gram = self._rows.gram(
             self.scale, self._input_vectors, self._gradient_vectors, *self.indices, shared=self._row_shared
         )
-        self._rows.drop_float64()
         factor = math.sqrt(self.num_data) * self._root
         values, vectors = symmetric_eigh(factor.T @ gram @ factor, name="")
         return vectors.to(self.dtype), (1 + values).sqrt().to(self.dtype), values
