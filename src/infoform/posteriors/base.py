@@ -207,7 +207,11 @@ class LayerPosterior(ABC):
         return True
 
     def jacobian_sums(self) -> JacobianSums:
-        """Return what takes Jacobians one example at a time, to give the same as `covariance` in the end."""
+        """Return what takes Jacobians one example at a time, to give the same as `covariance` in the end.
+
+        Returns:
+            An object for the examples of one batch.
+        """
         return WholeJacobians(self)
 
     def row_variances(self, rows: Tensor) -> Tensor:  # (R,) -> (R, A)

@@ -20,7 +20,8 @@ from infoform.posteriors import LayerPosterior
 
 IN_CACHE = 4  # what is formed at a time in the cache is this part of what may be held in memory
 UNFOLDED = 2**22  # bytes of inputs as the layer's rule has them, made at a time
-SMALLER = 8  # what is kept of a Jacobian, where not all of it is, is at most about this part of it
+SMALLER = 8  # what is kept of a Jacobian, where not all of it is, is at most about this part of it, or
+A_ROW = 48  # numbers for each of its rows
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class LayerGradients:
         gradients, item = self.calls[0].gradients, self.posteriors[0].dtype.itemsize
         jacobian = gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * item
         holds = any(one.keeps_jacobians for one in self.posteriors)
-        parts = _parts(len(gradients), jacobian if holds else jacobian // SMALLER, chunk // IN_CACHE)
+        kept = max(jacobian // SMALLER, gradients.shape[1] * self.layer.shape[0] * A_ROW * item)
+        parts = _parts(len(gradients), jacobian if holds else kept, chunk // IN_CACHE)
         return [_Block(self, part) for part in parts], 4 * jacobian <= chunk
 
     def of_rows(self) -> Iterator[tuple[slice, Tensor]]:  # -> (V, 1, C, C) each

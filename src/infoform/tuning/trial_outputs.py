@@ -32,7 +32,7 @@ LEAST_PART = 64  # examples
 SMALL_WORK = 2e9  # weights × examples × networks × τ up to which all data are predicted at every τ
 COARSE = 4  # one of so many τ is predicted first
 FEW_EXACT = {False: 3, True: 2}  # τ at which all data are predicted, without and with sampled networks
-POSTERIOR_BYTES = 96 * 2**20  # of posteriors that are held at a time
+POSTERIOR_BYTES = 32 * 2**20  # of posteriors that are held at a time, besides the one that is held anyway
 BYTES_PER_WEIGHT = 24  # of what a posterior computes for a τ
 NO_TARGETS = "a search needs targets, and the validation loader gave none; give (x, y) batches."
 

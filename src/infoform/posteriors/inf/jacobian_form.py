@@ -7,7 +7,7 @@ With y = D⁻¹ J and, of the prior's low rank, b_g = Vᵀ^(1/2) Wᵀ y_g (p num
 
 with L_g and H_g of row_blocks.py. A kept pair is a column of U_G and one of U_A. Large pairs share few columns of
 either: those of U_A that many pairs have are multiplied with y, and for the pairs that are left those of U_G are. On a
-ResNet-20 these are 5 to 16 columns in place of up to 64 of U_A.
+ResNet-20 these are 5 to 17 columns in place of up to 64 of U_A.
 """
 
 from collections.abc import Callable
