@@ -1,5 +1,7 @@
 """Output covariances of Jacobians that come one after the other, and the columns that cover the kept pairs."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def posterior_of(*, prior_rank: int, stiffness: float = 1.0, support: str = "top", **options: str) -> InfPosterior:
+def posterior_of(*, prior_rank: int, stiffness: float = 1.0, support: str = "top", **options: Any) -> InfPosterior:
     curvature = make_curvature(*random_gradients(examples=12, shape=(G, A), seed=0))
     vectors = torch.linalg.qr(normal(A, prior_rank)).Q if prior_rank else None
     values = stiffness * normal(prior_rank, seed=2).square() if prior_rank else None

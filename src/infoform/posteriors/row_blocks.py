@@ -183,7 +183,8 @@ class RowBlocks:
         assert self.factor is not None
         factor = self.factor.double()
         spread = factor.unsqueeze(2) * input_vectors.double().unsqueeze(1)  # (A, p, a)
-        return SquaredWeights(self.root, scale).times(spread.flatten(1), times=1).unflatten(1, spread.shape[1:])
+        product = SquaredWeights(self.root, scale).times(spread.flatten(1), times=1)
+        return product.view(-1, *spread.shape[1:])
 
     @property
     def half_middle(self) -> Tensor:  # (G, p, p)
