@@ -95,14 +95,23 @@ class LayerGradients:
 
     def jacobians(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
         """Give the gradients of every output in the layer's weights, example by example."""
-        forms, gradients = self.layer.rule.forms, self.calls[0].gradients
-        if forms:  # the rule knows no other way than to hold whole gradients
-            each = gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * self.posteriors[0].dtype.itemsize
-        else:
-            each = sum(one.inputs(self.layer, slice(0, 1)).nbytes for one in self.calls)
-        for piece in _parts(part.stop - part.start, each, UNFOLDED):
+        forms = self.layer.rule.forms  # the rule knows no other way than to hold whole gradients
+        for piece in _parts(part.stop - part.start, self._held_for_one(), UNFOLDED):
             chosen = slice(part.start + piece.start, part.start + piece.stop)
             yield from self._formed(chosen) if forms else self._multiplied(chosen)
+
+    def _held_for_one(self) -> int:
+        """Return the bytes of what is held of an example while its Jacobians are formed."""
+        gradients, first = self.calls[0].gradients, slice(0, 1)
+        if not self.layer.rule.forms:
+            inputs = [one.inputs(self.layer, first) for one in self.calls]
+            if self._one_by_one(inputs[0]):
+                return max(sum(one.nbytes for one in inputs), sum(one.gradients[first].nbytes for one in self.calls))
+        return gradients.shape[1] * self.layer.shape[0] * self.layer.shape[1] * self.posteriors[0].dtype.itemsize
+
+    def _one_by_one(self, inputs: Tensor) -> bool:  # (H, ...)
+        """Whether the Jacobians of one example are formed after those of another."""
+        return len(inputs) == 1 and inputs.device.type == "cpu" and self.posteriors[0].dtype == torch.float32
 
     def _multiplied(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
         dtype = self.posteriors[0].dtype
@@ -111,7 +120,7 @@ class LayerGradients:
         groups, examples, count, positions, rows = outputs.shape
         left = outputs.mT.reshape(groups * examples, count * rows, positions)
         right = inputs.flatten(0, 1)  # (H n, S, A)
-        if groups == 1 and left.device.type == "cpu" and dtype == torch.float32:
+        if self._one_by_one(inputs):
             for one, other in zip(left, right, strict=True):
                 yield rows_times(one, other.mT).view(count, rows, -1)
             return
