@@ -149,6 +149,19 @@ def plain(laplace: Laplace, x: Tensor) -> Tensor:
         return read_logits(laplace.model.eval()(x))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_the_same_where_gradients_are_forbidden(kind: str) -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 4)).eval()
+    x = torch.randn(6, 2, 4, 4)
+    laplace = Laplace(model, "classification").fit([(x, torch.arange(6) % 4)], progress=False)
+    expected = laplace.predict(x, kind=kind).probs
+    with torch.no_grad():
+        found = laplace.predict(x, kind=kind).probs
+    assert found is not None
+    assert expected is not None
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("structure", [*STRUCTURES, *PRESETS])
 @pytest.mark.parametrize("case", CASES)

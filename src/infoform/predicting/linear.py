@@ -6,7 +6,6 @@ J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients (
 examples, each with a copy of the modules: most operations of a small layer are too short to be shared.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from infoform.common.threads import side_by_side
 from infoform.layers.base import is_outer
-from infoform.likelihoods.positions import positions_of
 from infoform.network.batches import Batch, batch_size, cut_batch, is_divisible
 from infoform.network.capture import Call, Capture, capturing
 from infoform.network.layer import Layer
@@ -179,14 +177,15 @@ class _LinearisedNetwork:
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:  # -> (N, *P, C), (V, R, C, C)
         """Return mean and covariances of the outputs for some examples."""
-        outputs = self.predictor.likelihood.arrange_outputs(self.capture.forward(batch))
+        with torch.enable_grad():  # also where a user's code forbids gradients
+            outputs = self.predictor.likelihood.arrange_outputs(self.capture.forward(batch))
+            rows = outputs.reshape(len(outputs), -1, outputs.shape[-1])  # (N, P, C)
         for name, reason in self.capture.odd.items():
             raise ValueError(
                 f"layer '{name}' does not keep the examples of this batch apart: {reason}; predict one example at a "
                 "time, or with kind='linear-mc'."
             )
-        examples, places, count = len(outputs), math.prod(positions_of(outputs)), outputs.shape[-1]
-        rows = outputs.reshape(examples, places, count)
+        examples, places, count = rows.shape
         layers = self.predictor.layers
         covariances = []
         for place in range(places):  # the covariance of a position with another is never formed
