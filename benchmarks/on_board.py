@@ -53,8 +53,9 @@ def main() -> None:
     if not arguments.page:
         torch.set_num_threads(1)
         for name in arguments.only:
-            found = read_results("on_board", empty={"networks": {}})
-            found["networks"][name] = measure(name, arguments.cache)
+            rows = measure(name, arguments.cache)
+            found = read_results("on_board", empty={"networks": {}})  # now: another process may have added a network
+            found["networks"][name] = rows
             found |= {"settings": {"sizes": SIZES, "networks": NETWORKS, "threads": 1}, "versions": versions()}
             write_results("on_board", found)
     write_page("on-board", page())

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape
 from os import PathLike
@@ -166,6 +166,7 @@ class Laplace:
         self._warned = False
         self._example: Batch | None = None  # of the last inputs, for an export
         self.fit_seconds: float | None = None
+        self._tuned_on: Iterable[Any] | None = None  # validation data of the last tune, for `compare`
         self.trials: list[Trial] = []
         self.plain_trial: Trial | None = None
         self.tuning_note = ""
@@ -265,6 +266,7 @@ class Laplace:
             warnings.warn(trouble, UntrainedWarning, stacklevel=2)
         self._checks = PredictionChecks(check)
         if not update:
+            self._tuned_on = None
             warn_of_held_layers(fit)
         self._guarantee, self._no_guarantee = None, NO_CONFORMAL
         self.fit_seconds = time.perf_counter() - begun
@@ -505,6 +507,7 @@ class Laplace:
             )
             found = tune_on_validation_data(target, self._predictor(), val_loader, request, progress=progress)
             self.trials, self.plain_trial, self.tuning_note = found.trials, found.plain_trial, found.note
+            self._tuned_on = None if isinstance(val_loader, Iterator) else val_loader
         self.prior, self.num_data, self.noise = found.prior, found.num_data, found.noise
         self._temperature = found.temperature
         novelty = None

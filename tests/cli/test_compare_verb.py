@@ -41,6 +41,15 @@ def test_the_record_has_every_method_and_the_recommendation(halves: Path, succee
     assert read(halves / "compare.json")["options"]["validation"] == "val.csv"
 
 
+def test_validation_data_are_those_of_tune_where_none_are_named(halves: Path, succeed: Call) -> None:
+    succeed("tune", "run", "-d", "val.csv", "--trials", "3")
+    succeed("compare", "run", "-d", "test.csv", *QUICK)
+    record = read_record(halves / "compare.json", CompareResult, COMMANDS["compare"])
+    assert [one.name for one in record.result.methods] == ["plain", "temperature", "last layer"]
+    assert record.result.validation_examples == 20
+    assert any("tuned on the data of tune, 'val.csv'; --validation names others" in note for note in record.notes)
+
+
 def test_the_report_has_a_section_with_the_plain_network_as_a_dashed_line(halves: Path, succeed: Call) -> None:
     from infoform.report.blocks import Chart, Sentences, Table
     from infoform.report.inputs import Run, read_inputs

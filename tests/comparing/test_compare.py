@@ -186,10 +186,23 @@ def test_without_validation_data_the_posterior_is_taken_as_it_is() -> None:
     found = compared(laplace, val_loader=None)
     assert [one.name for one in found.methods] == ["plain", "all layers"]
     assert sum("left out" in note for note in found.notes) == 3
-    laplace.tune(VAL[False], progress=False)
-    again = compared(laplace, val_loader=None, methods=["temperature"])
-    assert laplace.plain_trial is not None
-    assert again.method("temperature").settings["temperature"] == laplace.plain_trial.temperature
+
+
+def test_validation_data_are_those_of_the_last_tuning_where_none_are_given() -> None:
+    laplace = fitted().tune(VAL[False], progress=False)
+    found = compared(laplace, val_loader=None)
+    assert [one.name for one in found.methods] == list(METHODS)
+    assert found.validation_examples == 80
+    assert "all methods were tuned on the data of the last tune(val_loader)." in found.notes
+    given = compared(laplace)
+    assert [one.scores for one in found.methods] == [one.scores for one in given.methods]
+    with pytest.raises(ValueError, match="must be other data than those that methods are tuned on"):
+        compared(fitted().tune(TEST[False], progress=False), val_loader=None)
+    once = fitted().tune(iter(VAL[False]), progress=False)  # is used up, but its temperature is known
+    again = compared(once, val_loader=None)
+    assert [one.name for one in again.methods] == ["plain", "temperature", "all layers"]
+    assert once.plain_trial is not None
+    assert again.method("temperature").settings["temperature"] == once.plain_trial.temperature
 
 
 def test_baselines_are_tuned_by_a_temperature_that_keeps_the_order_of_classes() -> None:
@@ -198,6 +211,53 @@ def test_baselines_are_tuned_by_a_temperature_that_keeps_the_order_of_classes() 
     alone, tuned = sharp.method("temperature"), sharp.method("sharp")
     assert_close(torch.tensor(tuned.scores["nll"]), torch.tensor(alone.scores["nll"]), rtol=1e-3, atol=1e-4)
     assert tuned.scores["accuracy"] == alone.scores["accuracy"]
+
+
+def test_baselines_of_numbers_are_tuned_by_one_factor_of_their_standard_deviations() -> None:
+    laplace = fitted(regression=True)
+
+    def narrow(x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = laplace.model(x)
+        return mean, torch.full_like(mean, 1e-4)
+
+    found = compared(laplace, baselines={"narrow": narrow}, methods=["temperature"], unknown={})
+    alone, tuned = found.method("temperature"), found.method("narrow")
+    assert tuned.settings["std_factor"] == pytest.approx(100 * float(alone.settings["noise"] or 0), rel=1e-2)
+    for name, value in alone.scores.items():
+        assert tuned.scores[name] == pytest.approx(value, rel=1e-3, abs=1e-4)
+    assert found.method("narrow").to_plain
+
+
+def test_methods_of_yes_no_labels_are_tuned_label_by_label() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(240, 4, generator=generator)
+    y = (x[:, :2] + torch.randn(240, 2, generator=generator) > 0).float()
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+    laplace = Laplace(model, "multilabel").fit([(x[:80], y[:80])], progress=False)
+    found = infoform.compare(
+        laplace,
+        [(x[160:], y[160:])],
+        val_loader=[(x[80:160], y[80:160])],
+        baselines={"sharp": lambda inputs: (2 * model(inputs)).sigmoid()},
+        methods=["temperature"],
+        resamples=100,
+        progress=False,
+    )
+    alone, tuned = found.method("temperature"), found.method("sharp")
+    assert tuned.settings["temperature"] == pytest.approx(2 * float(alone.settings["temperature"] or 0), rel=1e-2)
+    assert tuned.scores["nll"] == pytest.approx(alone.scores["nll"], rel=1e-4)
+
+
+def test_the_tables_fit_into_80_columns_with_every_difference_and_cost(whole: CompareResult) -> None:
+    lines = str(whole).splitlines()
+    tables = [line for line in lines if line[:1] in "┏┃│└┡"]
+    assert max(map(len, tables)) <= 80
+    assert not any("…" in line for line in tables)
+    one = whole.method("all layers")
+    for gain in (one.to_plain["nll"], one.to_temperature["nll"]):
+        assert f"{gain.mean:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]" in str(whole)
+    assert "ECE if perfect" in str(whole)
 
 
 @pytest.mark.parametrize(

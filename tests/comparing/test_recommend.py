@@ -15,12 +15,14 @@ def compared(name: str, auroc: float | None = None) -> ComparedMethod:
     return ComparedMethod(name, "", {}, {}, {}, unknown, Cost(COSTS[name], None, None, 0), {})
 
 
-def said(losses: dict[str, float], *, error: float = 0.001, aurocs: dict[str, float] | None = None) -> Recommendation:
+def said(
+    losses: dict[str, float], *, error: float = 0.001, aurocs: dict[str, float] | None = None, of_numbers: bool = False
+) -> Recommendation:
     """Return the recommendation where every loss has an error of its own of this size."""
     found = {}
     for seed, (name, value) in enumerate(losses.items()):
         noise = torch.randn(1000, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        found[name] = Scored(value, value + error * noise)
+        found[name] = Scored(value, value + error * noise, of_numbers)
     return recommend([compared(name, (aurocs or {}).get(name)) for name in losses], found, 1000)
 
 
@@ -59,7 +61,21 @@ def test_too_few_examples_are_said_with_how_many_would_do() -> None:
 def test_the_plain_network_is_kept_where_nothing_is_better() -> None:
     found = said({"plain": 0.30, "temperature": 0.2999, "all layers": 0.32})
     assert found.method == "plain"
-    assert found.reason.startswith("Keep the plain network: nothing that was tried has a lower NLL")
+    assert found.reason.startswith(
+        "Keep the plain network: on these 1,000 examples the best of the others, temperature,"
+    )
+    assert "lowers the NLL by no more than 0.0001 (95 % interval " in found.reason
+    alone = said({"plain": 0.30, "temperature": 0.31, "all layers": 0.32})
+    assert alone.reason == "Keep the plain network: it has the lowest NLL on these 1,000 examples."
+
+
+@pytest.mark.parametrize("unit", [-5.0, 0.0, 5.0])
+def test_the_recommendation_for_numbers_does_not_depend_on_the_unit_of_the_targets(unit: float) -> None:
+    small = said({"plain": unit, "temperature": unit - 0.008, "all layers": unit - 0.009}, of_numbers=True)
+    assert small.method == "plain"
+    large = said({"plain": unit, "temperature": unit - 0.03, "all layers": unit - 0.031}, of_numbers=True)
+    assert large.method == "temperature"
+    assert large.reason.startswith("Use temperature, for numbers one noise: a posterior adds nothing")
 
 
 def test_what_notices_unknown_data_best_is_said_unless_it_is_the_plain_network() -> None:

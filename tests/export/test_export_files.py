@@ -15,6 +15,7 @@ from export_cases import batches, fitted
 from exported_graphs import graph_of
 from infoform.export.inputs import read_graph_inputs
 from infoform.export.targets import TARGETS, Names
+from infoform.export.trace import trace
 from infoform.export.write import check_parity
 from infoform.network.batches import read_inputs
 
@@ -84,6 +85,44 @@ def test_a_regression_has_intervals_in_its_file(tmp_path: Path) -> None:
     assert_allclose(found["lower"], lower.numpy(), rtol=1e-5, atol=1e-5)
     assert_allclose(found["upper"], upper.numpy(), rtol=1e-5, atol=1e-5)
     assert_allclose(found["std"], laplace.predict(x).std.numpy(), rtol=1e-4)
+
+
+def test_onnxruntime_answers_for_numbers_of_a_model_whose_argument_has_the_name_of_an_output(tmp_path: Path) -> None:
+    import onnxruntime
+
+    class Regression(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 1)
+
+        def forward(self, features: Tensor) -> Tensor:
+            found: Tensor = self.last(self.first(features).tanh())
+            return found
+
+    torch.manual_seed(0)
+    data = [(x.float(), y[:, :1].float()) for x, y in batches("regression")]
+    laplace = infoform.Laplace(Regression(), "regression", layers="last").fit(data[:2], progress=False)
+    laplace.prior_precision = 3.0
+    laplace.calibrate_conformal(data[2:], progress=False)
+    laplace.export(tmp_path / "model.onnx", example=inputs())
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_inputs()] == ["input_features"]
+    names = [one.name for one in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"input_features": inputs().numpy()}), strict=True))
+    prediction = laplace.predict(inputs())
+    for name in ("mean", "std", "mutual_information", "novelty"):
+        assert_allclose(found[name], getattr(prediction, name).numpy(), rtol=1e-4, atol=1e-5)
+    assert_allclose(found["lower"], prediction.interval(0.9)[0].numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("structure", ["kfac", "inf", "full"])
+def test_a_program_has_no_factorisation_and_no_operation_that_writes_in_place(structure: str) -> None:
+    laplace = fitted("regression", dtype=torch.float32, structure=structure)
+    graph = graph_of(laplace, inputs(), "last-layer")
+    program = trace(graph, (inputs(4),), max_batch=None).run_decompositions({})
+    names = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    bad = ("solve", "cholesky", "triangular", "eigh", "slogdet", "copy_to", "add_.")
+    assert not [name for name in names if any(one in name for one in bad)]
 
 
 def test_the_arguments_of_a_model_keep_their_names() -> None:

@@ -104,6 +104,12 @@ class RunFolder:
         file = self.path / "tune.json"
         return read_record(file, TuneResult, COMMANDS["tune"]).result.plain_temperature if file.is_file() else None
 
+    def tuned_on(self) -> str | None:
+        """Return the validation data of the last `tune`, where it had any."""
+        file = self.path / "tune.json"
+        data = read_record(file, TuneResult, COMMANDS["tune"]).options.get("data") if file.is_file() else None
+        return data if isinstance(data, str) else None
+
     def fit_record(self) -> VerbRecord[FitResult]:
         """Return what the fit wrote about itself."""
         if not self.path.is_dir():

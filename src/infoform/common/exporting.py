@@ -43,6 +43,14 @@ def softplus(x: Tensor) -> Tensor:
     return functional.softplus(x)
 
 
+def plus_identity(matrices: Tensor) -> Tensor:  # (N, C, C) -> (N, C, C)
+    """Return Σ + I, in the memory of Σ; a traced graph is written nowhere, and gets a sum."""
+    if torch.compiler.is_exporting():
+        return matrices + torch.eye(matrices.shape[1], dtype=matrices.dtype, device=matrices.device)
+    matrices.diagonal(dim1=1, dim2=2).add_(1)
+    return matrices
+
+
 def log_det(matrices: Tensor) -> Tensor:  # (N, C, C) -> (N,)
     """Return the log determinants of positive definite matrices; while it is traced, by one elimination a column."""
     if not torch.compiler.is_exporting():

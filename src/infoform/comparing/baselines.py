@@ -1,9 +1,13 @@
 """Other methods of a comparison: our baselines, fitted or by name, and any function of a user's own.
 
-All of them are tuned on the same validation data by one temperature T of their averaged probabilities,
-p^(1/T) / Σ p^(1/T), which leaves the order of classes as it is. Regressions are taken as they are.
+All of them are tuned on the same validation data by one number that leaves their answers as they are:
+
+    classes   a temperature T of the averaged probabilities, p^(1/T) / Σ p^(1/T)
+    labels    the same of every label by itself, p^(1/T) / (p^(1/T) + (1 − p)^(1/T))
+    numbers   a factor s of all standard deviations, s² = the mean of their squared standardised residuals
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,8 +20,9 @@ from infoform.baselines import BASELINES, Baseline
 from infoform.comparing.answers import Answered
 from infoform.comparing.methods import METHODS, Method, Ready
 from infoform.comparing.task import Task, inputs_of
+from infoform.likelihoods import Likelihood
 from infoform.prediction import Prediction
-from infoform.tuning.losses import Answers, nll_terms
+from infoform.tuning.losses import nll_terms
 from infoform.tuning.temperature import best_temperature
 
 Given = Mapping[str, Any] | Sequence[Any]
@@ -75,49 +80,83 @@ def _of_baseline(baseline: Baseline, task: Task) -> Ready:
     size = sum(one.nbytes for one in baseline.network.parameters())
     members = getattr(baseline, "members", None)
     nbytes = (len(members) - 1) * size if isinstance(members, list) else None
-    return _with_temperature(task, lambda x: Answered.of(baseline.predict(x)), nbytes)
+    return _tuned(task, lambda x: Answered.of(baseline.predict(x)), nbytes)
 
 
 def _of_function(function: Callable[..., Any], name: str, task: Task) -> Ready:
     def predict(x: Any) -> Answered:
         with torch.no_grad():
-            return _read(function(x), name, is_numbers=not task.laplace.likelihood.has_logits)
+            return _read(function(x), name, task.laplace.likelihood)
 
-    return _with_temperature(task, predict, None)
+    return _tuned(task, predict, None)
 
 
-def _read(found: Any, name: str, *, is_numbers: bool) -> Answered:
+def _read(found: Any, name: str, likelihood: Likelihood) -> Answered:
     """Return the answers that a user's function gave."""
     if isinstance(found, Prediction):
         return Answered.of(found)
-    if is_numbers and isinstance(found, tuple) and len(found) == 2:
+    if not likelihood.has_logits and isinstance(found, tuple) and len(found) == 2:
         mean, variance = (one.detach().double().cpu() for one in found)
-        return Answered(mean, variance, {"entropy": 0.5 * variance.log().sum(1)})
-    if isinstance(found, Tensor) and not is_numbers and found.dim() == 2:
+        if mean.dim() == 2 and mean.shape == variance.shape and bool((variance > 0).all()):
+            return Answered(mean, variance, {"entropy": 0.5 * (2 * math.pi * math.e * variance).log().sum(1)})
+    if likelihood.has_logits and isinstance(found, Tensor) and found.dim() == 2:
         probs = found.detach().double().cpu()
-        if bool((probs >= 0).all()) and bool(((probs.sum(1) - 1).abs() < 1e-3).all()):
-            return Answered(probs, None, {"entropy": torch.special.entr(probs).sum(1)})
-    wanted = "(mean, variance), two tensors (N, C)" if is_numbers else "probabilities (N, C) whose rows add up to 1"
-    raise ValueError(f"the method {name!r} must return a Prediction or {wanted}; call softmax on logits first.")
+        shares = bool(((probs >= 0) & (probs <= 1)).all())
+        if shares and (not likelihood.one_of_many or bool(((probs.sum(1) - 1).abs() < 1e-3).all())):
+            return Answered(probs, None, {"entropy": _entropy(probs, one_of_many=likelihood.one_of_many)})
+    if not likelihood.has_logits:
+        wanted = "(mean, variance), two tensors (N, C), variances above 0"
+    elif likelihood.one_of_many:
+        wanted = "probabilities (N, C) whose rows add up to 1"
+    else:
+        wanted = "probabilities (N, C), one for each label"
+    remedy = f"; call {'softmax' if likelihood.one_of_many else 'sigmoid'} on logits first" * likelihood.has_logits
+    raise ValueError(f"the method {name!r} must return a Prediction or {wanted}{remedy}.")
 
 
-def _with_temperature(task: Task, predict: Callable[[Any], Answered], nbytes: int | None) -> Ready:
-    """Return a classifier's method at the best temperature of its probabilities on validation data."""
-    if task.validation is None or not task.laplace.likelihood.one_of_many:
+def _tuned(task: Task, predict: Callable[[Any], Answered], nbytes: int | None) -> Ready:
+    """Return a method at the best temperature of its probabilities, or factor of its standard deviations."""
+    if task.validation is None:
         return Ready(predict, {}, nbytes)
     begun = time.perf_counter()
-    probs = torch.cat([predict(inputs_of(batch)).value for batch in task.batches(task.validation)])
-    targets = task.targets(task.validation, probs).cpu()
-    chosen = best_temperature(lambda one: nll_terms(Answers(_scaled(probs, one)), targets).score())
+    found = Answered.joined([predict(inputs_of(batch)) for batch in task.batches(task.validation)])
+    targets = task.targets(task.validation, found.value).cpu()
+    of_many = task.laplace.likelihood.one_of_many
+    if found.variance is not None:
+        away = targets.reshape(found.value.shape).to(found.value) - found.value
+        settings = {"std_factor": float((away.square() / found.variance).mean().sqrt())}  # of the least NLL
+    else:
+        settings = {
+            "temperature": best_temperature(
+                lambda one: nll_terms(_at_temperature(found, one, of_many).answers, targets).score()
+            )
+        }
 
-    def scaled(x: Any) -> Answered:
-        found = predict(x)
-        probs = _scaled(found.value, chosen)
-        return Answered(probs, None, {**found.signs, "entropy": torch.special.entr(probs).sum(1)})
+    def tuned(x: Any) -> Answered:
+        answered = predict(x)
+        if answered.variance is not None:
+            return _with_factor(answered, settings["std_factor"])
+        return _at_temperature(answered, settings["temperature"], of_many)
 
-    return Ready(scaled, {"temperature": chosen}, nbytes, time.perf_counter() - begun)
+    return Ready(tuned, settings, nbytes, time.perf_counter() - begun)
 
 
-def _scaled(probs: Tensor, temperature: float) -> Tensor:  # (N, C)
+def _at_temperature(found: Answered, temperature: float, one_of_many: bool) -> Answered:
     least = torch.finfo(torch.float32).tiny
-    return (probs.clamp_min(least).log() / temperature).softmax(1)
+    logs = found.value.clamp_min(least).log()
+    if one_of_many:
+        probs = (logs / temperature).softmax(1)
+    else:
+        probs = ((logs - (1 - found.value).clamp_min(least).log()) / temperature).sigmoid()
+    return Answered(probs, None, {**found.signs, "entropy": _entropy(probs, one_of_many=one_of_many)})
+
+
+def _with_factor(found: Answered, factor: float) -> Answered:
+    assert found.variance is not None
+    entropy = found.signs["entropy"] + found.variance.shape[1] * math.log(factor)
+    return Answered(found.value, found.variance * factor**2, {**found.signs, "entropy": entropy})
+
+
+def _entropy(probs: Tensor, *, one_of_many: bool) -> Tensor:  # (N, C) -> (N,)
+    terms: Tensor = torch.special.entr(probs)
+    return terms.sum(1) if one_of_many else (terms + torch.special.entr(1 - probs)).sum(1)

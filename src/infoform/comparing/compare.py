@@ -58,8 +58,8 @@ def compare(
         baselines: Names of `infoform.baselines.BASELINES` (trained on `train_loader`), fitted baselines, or functions
             that take the inputs of a batch and return a `Prediction`, probabilities, or (mean, variance); in a list,
             or by the names that the table shows.
-        val_loader: What methods are tuned on. Without it, the posterior is taken as it is, the temperature is that of
-            the last `tune`, and the other methods are left out.
+        val_loader: What methods are tuned on; the data of the last `tune(val_loader)` where not given. Without either,
+            the posterior is taken as it is, and methods that have to be tuned are left out.
         train_loader: What baselines given by name are trained on.
         methods: Which of `infoform.comparing.METHODS` are compared; all where not given. The plain network always is.
         samples: Number of sampled networks.
@@ -157,11 +157,15 @@ def _task(
     seed: int,
 ) -> Task:
     laplace._fitted()
+    notes = []
+    if val_loader is None and laplace._tuned_on is not None:
+        val_loader = laplace._tuned_on
+        notes.append("all methods were tuned on the data of the last tune(val_loader).")
     test = ValidationData.read(test_loader, seed=seed)
     validation = None if val_loader is None else ValidationData.read(val_loader, seed=seed)
     train = None if train_loader is None else ValidationData.read(train_loader, seed=seed)
     task = Task(laplace, test, {n: ValidationData.read(o, seed=seed) for n, o in unknown.items()}, validation, train,
-                samples, seed)  # fmt: skip
+                samples, seed, notes)  # fmt: skip
     _check_labelled(task, test, "test data")
     _check_comparable(task, test)
     if validation is not None:
@@ -289,7 +293,7 @@ def _scored(
             )
         )
     sign = -1.0 if numbers else 1.0
-    losses = {name: Scored(sign * own[primary][0], sign * own[primary][1]) for name, own in values.items()}
+    losses = {name: Scored(sign * own[primary][0], sign * own[primary][1], numbers) for name, own in values.items()}
     bad = [name for name, one in losses.items() if not math.isfinite(one.value)]
     notes = [*task.notes, *(f"{name} has no finite NLL, and is not recommended." for name in bad)]
     able = {name: one for name, one in losses.items() if name not in bad}

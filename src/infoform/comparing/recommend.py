@@ -1,7 +1,8 @@
 """Which method to take, in plain words: the cheapest of those that the test data cannot tell from the best.
 
 Methods are ranked by their negative log-likelihood, which is least for the true probabilities. One is worse than
-another if the 95 % interval of the difference, by a paired bootstrap, is above 0.
+another if the 95 % interval of the difference, by a paired bootstrap, is above 0. Differences are shares of the NLL of
+classes; of numbers they are counted in nats, since the NLL itself depends on the unit of the targets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,8 @@ from infoform.comparing.methods import PLAIN, TEMPERATURE
 from infoform.records.compare import Apart, ComparedMethod, Gain, Recommendation
 from infoform.records.compare_table import forwards
 
-WORTH = 0.01  # of the score: a gain below this is none, even if it could be told
-UNTOLD = 0.02  # of the score: a gain above this that cannot be told from chance is worth more test examples
+WORTH = 0.01  # of the score, or nats: a gain below this is none, even if it could be told
+UNTOLD = 0.02  # of the score, or nats: a gain above this that cannot be told from chance is worth more test examples
 NOTICED = 0.01  # of the AUROC
 
 
@@ -25,6 +26,12 @@ class Scored:
 
     value: float
     resampled: Tensor  # (B,)
+    of_numbers: bool = False
+
+    @property
+    def scale(self) -> float:
+        """Return what differences are shares of."""
+        return 1.0 if self.of_numbers else abs(self.value)
 
 
 def recommend(methods: Sequence[ComparedMethod], losses: Mapping[str, Scored], examples: int) -> Recommendation:
@@ -52,7 +59,7 @@ def _price(one: ComparedMethod, names: list[str]) -> tuple[float, int]:
 def _as_good(losses: Mapping[str, Scored], name: str, best: str) -> bool:
     """Whether the data cannot tell a method from the best, or it is worse by next to nothing."""
     more = _more(losses, name, best)
-    return more.low <= 0 or more.mean <= WORTH * abs(losses[best].value)
+    return more.low <= 0 or more.mean <= WORTH * losses[best].scale
 
 
 def _more(losses: Mapping[str, Scored], name: str, other: str) -> Gain:
@@ -64,7 +71,7 @@ def _reason(
     by_name: Mapping[str, ComparedMethod], losses: Mapping[str, Scored], chosen: str, best: str, examples: int
 ) -> str:
     more = _more(losses, chosen, best)
-    scale = abs(losses[chosen].value)
+    scale = losses[chosen].scale
     undecided = chosen != best and more.low <= 0 and more.mean > UNTOLD * scale
     if undecided and chosen == PLAIN:
         return (
@@ -72,18 +79,21 @@ def _reason(
             f"{more.mean:.3f}, but with {examples:,} examples that may be chance (95 % interval {more.low:+.3f} to "
             f"{more.high:+.3f}); about {_needed(more, examples):,} would tell."
         )
+    if chosen == PLAIN and best == PLAIN:
+        return f"Keep the plain network: it has the lowest NLL on these {examples:,} examples."
     if chosen == PLAIN:
-        told = (
-            f"the best of the others, {best}, is better by {more.mean:.3f} at most" if best != PLAIN else "it is best"
+        return (
+            f"Keep the plain network: on these {examples:,} examples the best of the others, {best}, lowers the NLL by "
+            f"no more than {more.mean:.2g} (95 % interval {more.low:+.2g} to {more.high:+.2g})."
         )
-        return f"Keep the plain network: nothing that was tried has a lower NLL on these {examples:,} examples; {told}."
     versus = ""
     if chosen != best:
         versus = f" ({best} has {losses[best].value:.4f}, temperature {losses[chosen].value:.4f})"
     if chosen == TEMPERATURE:
-        text = f"Use temperature: a posterior adds nothing to the NLL on this test set{versus}."
+        use = "Use temperature, for numbers one noise" if losses[chosen].of_numbers else "Use temperature"
+        text = f"{use}: a posterior adds nothing to the NLL on this test set{versus}."
         if best == TEMPERATURE:
-            text = "Use temperature: it has the lowest NLL on this test set, and costs nothing."
+            text = f"{use}: it has the lowest NLL on this test set, and costs nothing."
         if undecided:
             text += f" With about {_needed(more, examples):,} test examples a gain of {more.mean:.3f} could be told."
         return text
@@ -114,6 +124,8 @@ def _noticing(methods: Sequence[ComparedMethod], chosen: str) -> list[str]:
     """Return one sentence for each unknown set: what notices it best, if that is better than the plain entropy."""
     said = []
     for name, signs in methods[0].unknown.items():
+        if "entropy" not in signs:  # not finite for some example
+            continue
         plain = signs["entropy"].auroc
         every: dict[tuple[str, str], Apart] = {
             (one.name, sign): found for one in methods for sign, found in one.unknown[name].items()

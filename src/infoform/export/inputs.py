@@ -7,8 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from infoform.export.guaranteed import MEANINGS
+from infoform.export.outputs import OUTPUTS
 from infoform.network.batches import Batch, batch_size, cut_batch
 
+TAKEN = {*(one.name for one in OUTPUTS), *MEANINGS}  # names of outputs, which no input of a file may have too
 TRACED = 4  # examples that a graph is traced with; of one alone the batch axis would be taken for a constant
 
 
@@ -61,7 +64,7 @@ def read_graph_inputs(model: nn.Module, batch: Batch) -> tuple[GraphInputs, tupl
                 f"an exported graph takes tensors with one row for each example, got '{name}' of shape "
                 f"{tuple(value.shape)} in a batch of {batch_size(batch)}; make it a part of the model."
             )
-        names.append(name)
+        names.append(f"input_{name}" if name in TAKEN else name)
         tensors.append(value)
         return _Place(len(tensors) - 1)
 

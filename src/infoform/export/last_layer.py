@@ -51,6 +51,7 @@ class LastLayerGraph(nn.Module):
         assert network.head is not None
         self.network, self.inputs, self.posterior = network, inputs, posterior
         self.temperature, self.noise = temperature, noise
+        posterior.prepare_export()
         probe = torch.zeros(1, posterior.shape[1], dtype=posterior.dtype, device=posterior.device)
         form = self._form(posterior.output_covariance(probe))  # computes, for once, what all examples share
         drawable = isinstance(form, RootByProducts) or not _needs_root(form)
@@ -74,10 +75,11 @@ class LastLayerGraph(nn.Module):
         seen = self.network.see(self.inputs.batch(tensors), {})
         assert seen.head_inputs is not None
         plain, posterior = seen.outputs, self.posterior
-        form = self._form(posterior.output_covariance(seen.head_inputs.to(posterior.dtype)))
+        wide = torch.float64 if posterior.differences else posterior.dtype
+        form = self._form(posterior.output_covariance(seen.head_inputs.to(wide)))
         mean = plain.to(posterior.dtype)
         if self.link == "probit":
-            variance = form.variance / self.temperature**2
+            variance = form.variance.to(mean.dtype) / self.temperature**2
             prediction = self.likelihood.plain_prediction(
                 mean / self.temperature * probit_scale(variance), noise=self.noise
             )

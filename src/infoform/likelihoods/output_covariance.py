@@ -18,7 +18,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from infoform.common.exporting import log_det
+from infoform.common.exporting import log_det, plus_identity
 from infoform.common.float64 import in_double
 
 
@@ -82,8 +82,7 @@ class OutputCovariance(ABC):
         """
         covariance, root = in_double(self.dense()), in_double(noise).sqrt()
         relative = covariance / (root[:, None] * root)
-        relative.diagonal(dim1=1, dim2=2).add_(1)
-        return log_det(relative).to(noise)
+        return log_det(plus_identity(relative)).to(noise)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,6 +57,7 @@ class LayerPosterior(ABC):
     """
 
     structure: ClassVar[str]
+    differences: ClassVar[bool] = False  # whether output variances are differences of larger numbers
     tensor_shapes: ClassVar[Mapping[str, str]] = {}  # of stored tensors, in letters: "A a"; G, A and W = G A are known
     not_negative: ClassVar[tuple[str, ...]] = ()  # of those, the ones that cannot be negative
 
@@ -182,7 +183,8 @@ class LayerPosterior(ABC):
         A structure that knows better than G × G numbers an example overrides it.
 
         Args:
-            inputs: The layer's inputs a (N, A).
+            inputs: The layer's inputs a (N, A). Where `differences` is set they may be of a wider dtype than the
+                posterior, which the covariances are then computed in.
 
         Returns:
             Covariances of the G outputs of every example.
@@ -243,6 +245,10 @@ class LayerPosterior(ABC):
         else:
             self.covariance(zeros)
         done.add(outer)
+
+    def prepare_export(self) -> None:
+        """Compute now what `output_covariance` cannot compute inside an exported graph."""
+        self.output_covariance(torch.zeros(1, self.shape[1], dtype=self.dtype, device=self.device))
 
     @abstractmethod
     def log_det(self) -> Tensor:

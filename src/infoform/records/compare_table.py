@@ -17,15 +17,17 @@ SCORES = {  # heading, digits, and how the figure is written
     "nll": "NLL",
     "brier": "Brier",
     "ece": "ECE",
+    "calibrated_ece": "ECE if perfect",
     "rmse": "RMSE",
     "log_likelihood": "log-likelihood",
     "crps": "CRPS",
-    "coverage": "90 % interval holds",
+    "coverage": "in 90 %",
     "width": "its width",
 }
+PRIMARY = ("nll", "log_likelihood")  # the first that there is, is what a recommendation goes by
 SHARES = ("accuracy", "coverage")
 BY = {"entropy": "entropy", "mutual_information": "mutual information", "novelty": "novelty"}
-WIDTH = 118
+WIDTH = 80
 
 
 def show(result: CompareResult, console: "Console") -> None:
@@ -47,21 +49,36 @@ def as_text(result: CompareResult) -> str:
 
 
 def tables(result: CompareResult) -> "Iterator[Table]":
-    """Give one table of scores and costs and, where there are unknown data, one of how well they are noticed."""
+    """Give tables of scores, of differences and of costs, and one of how well each set of unknown data is noticed.
+
+    Each fits into 80 columns.
+    """
     from rich.table import Table
 
     first = result.methods[0]
-    table = Table("", title=f"{result.examples:,} test examples; differences to the plain network with 95 % intervals")
-    for name in first.scores:
+    table = Table("", title=f"Scores on {result.examples:,} test examples")
+    names = [*first.scores, *(["calibrated_ece"] if first.calibrated_ece is not None else [])]
+    for name in names:
         table.add_column(SCORES[name], justify="right")
-    table.add_column("predict", justify="right")
-    table.add_column("tune", justify="right")
-    table.add_column("bytes", justify="right")
     for one in result.methods:
-        mark = "→ " if one.name == result.recommendation.method else ""
-        cells = [_cell(one, name) for name in first.scores]
+        table.add_row(_marked(one, result), *(_cell(one, name) for name in names))
+    yield table
+    primary = next(name for name in PRIMARY if name in first.scores)
+    if len(result.methods) > 1:
+        table = Table("", title=f"{SCORES[primary]}: differences, with 95 % intervals over examples")
+        table.add_column("to plain", justify="right")
+        table.add_column("to temperature", justify="right")
+        for one in result.methods[1:]:
+            cells = (signed(gains[primary]) if primary in gains else "" for gains in (one.to_plain, one.to_temperature))
+            table.add_row(_marked(one, result), *cells)
+        yield table
+    table = Table("", title="Costs, in plain forward passes over the same examples")
+    for name in ("predict", "tune", "fit", "bytes"):
+        table.add_column(name, justify="right")
+    for one in result.methods:
         size = "?" if one.cost.nbytes is None else show_bytes(one.cost.nbytes)
-        table.add_row(mark + one.name, *cells, forwards(one.cost.predict), forwards(one.cost.tune), size)
+        times = (forwards(cost) for cost in (one.cost.predict, one.cost.tune, one.cost.fit))
+        table.add_row(_marked(one, result), *times, size)
     yield table
     for name, count in result.unknown_examples.items():
         table = Table("", title=f"{name}: {count:,} unknown examples told from the test data, AUROC and FPR95")
@@ -73,16 +90,22 @@ def tables(result: CompareResult) -> "Iterator[Table]":
         yield table
 
 
+def _marked(one: ComparedMethod, result: CompareResult) -> str:
+    return ("→ " if one.name == result.recommendation.method else "") + one.name
+
+
 def forwards(count: float | None) -> str:
     """Return a cost in plain forward passes."""
     if count is None:
         return "-"
-    return f"{count:.1f}×" if count < 9.95 else f"{count:.0f}×"
+    return f"{count:.1f}×" if count < 9.95 else f"{count:,.0f}×"
 
 
 def figure(name: str, value: float) -> str:
     """Return a score as text."""
-    return f"{100 * value:.1f} %" if name in SHARES else f"{value:.4f}"
+    if name in SHARES:
+        return f"{100 * value:.1f} %"
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def signed(gain: Gain, *, factor: float = 1.0, digits: int = 4) -> str:
@@ -91,16 +114,8 @@ def signed(gain: Gain, *, factor: float = 1.0, digits: int = 4) -> str:
 
 
 def _cell(one: ComparedMethod, name: str) -> str:
-    value = one.scores[name]
-    if not math.isfinite(value):
-        return "-"
-    text = figure(name, value)
-    if name == "ece" and one.calibrated_ece is not None:
-        return f"{text}\n(perfect: {one.calibrated_ece:.4f})"
-    gain = one.to_plain.get(name)
-    if gain is None or name not in ("nll", "log_likelihood", "rmse"):
-        return text
-    return f"{text}\n{signed(gain, digits=3)}"
+    value = one.calibrated_ece if name == "calibrated_ece" else one.scores[name]
+    return "-" if value is None or not math.isfinite(value) else figure(name, value)
 
 
 def _apart(found: Apart | None) -> str:

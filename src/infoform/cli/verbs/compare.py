@@ -22,7 +22,13 @@ def compare(
     *,
     validation: Annotated[
         str | None,
-        option("Data", "DATA", "What every method is tuned on, never the data of --data.", "--validation", "-v"),
+        option(
+            "Data",
+            "DATA",
+            "What every method is tuned on, never the data of --data. Default: what `tune` had.",
+            "--validation",
+            "-v",
+        ),
     ] = None,
     unknown: Annotated[
         list[str] | None,
@@ -81,7 +87,10 @@ def compare(
         def read(spec: str | None) -> "Data | None":
             return None if spec is None else opened.read(spec, labelled=True)
 
-        tuned, trained = read(validation), read(train)
+        tuning = opened.folder.tuned_on() if validation is None else validation
+        if validation is None and tuning is not None:
+            record.note(f"every method is tuned on the data of tune, '{tuning}'; --validation names others.")
+        tuned, trained = read(tuning), read(train)
         result = compare_methods(
             opened.laplace,
             opened.read(data, labelled=True).loader,

@@ -31,18 +31,26 @@ class Onnx(Target):
                 verbose=False,
             )
         assert model is not None
-        for node in model.model.graph:
+        graph = model.model.graph
+        public = {id(one) for one in (*graph.inputs, *graph.outputs)}
+        for node in graph:
             node.metadata_props.clear()  # names and lines of the code it came from: three quarters of a small file
+            for one in node.outputs:  # what torch calls "mean" inside must not be taken for the output of that name
+                if one.name in (*names.inputs, *names.outputs) and id(one) not in public:
+                    one.name = f"inside/{one.name}"
         model.model.metadata_props[KEY] = manifest
         model.save(path, external_data=False)
 
     def open(self, path: Path, names: Names) -> Runner:
         import onnxruntime
 
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        with explained("onnxruntime"):
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
         def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
-            return dict(zip(names.outputs, session.run(list(names.outputs), dict(inputs)), strict=True))
+            with explained("onnxruntime"):
+                found = session.run(list(names.outputs), dict(inputs))
+            return dict(zip(names.outputs, found, strict=True))
 
         return run
 

@@ -8,7 +8,7 @@ with z (G, K): linear in G, where the matrix itself is not.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,7 +34,9 @@ class OutputRows:
     whitener: Tensor  # (K, K): N^(1/2) L Q (1 + k)^(-1/2)
 
     def covariance(self, inputs: Tensor) -> DiagonalCovariance:  # (N, A)
-        """Return the covariance of W a for every example."""
+        """Return the covariance of W a for every example, computed and returned in the dtype of the inputs."""
+        if inputs.dtype != self.inverse.dtype:
+            return self._as_wide_as(inputs).covariance(inputs)
         (num_rows, num_columns), kept = self.inverse.shape, self.columns.shape[1]
         rank = 0 if self.factor is None else self.factor.shape[1]
         each = max(rank, kept) * num_columns + (2 * rank + 2 * kept + len(self.pair_columns)) * num_rows
@@ -43,6 +45,18 @@ class OutputRows:
         if len(parts) == 1:
             return DiagonalCovariance(variances[0], taken[0])
         return DiagonalCovariance(torch.cat(variances), torch.cat(taken))
+
+    def _as_wide_as(self, inputs: Tensor) -> "OutputRows":
+        return replace(
+            self,
+            inverse=self.inverse.to(inputs),
+            scaled_inverse=self.scaled_inverse.to(inputs),
+            columns=self.columns.to(inputs),
+            factor=None if self.factor is None else self.factor.to(inputs),
+            taken=None if self.taken is None else self.taken.to(inputs),
+            pair_rows=self.pair_rows.to(inputs),
+            whitener=self.whitener.to(inputs),
+        )
 
     def _of_part(self, a: Tensor) -> tuple[Tensor, Tensor]:  # (n, A) -> (n, G), (n, G, K)
         num_rows, kept = len(self.inverse), self.columns.shape[1]

@@ -63,6 +63,7 @@ class InfPosterior(LayerPosterior):
     """Low rank plus diagonal in information form."""
 
     structure: ClassVar[str] = "inf"
+    differences: ClassVar[bool] = True
     tensor_shapes: ClassVar[Mapping[str, str]] = {
         "information": "G A",
         "input_vectors": "A a",

@@ -53,7 +53,8 @@ class KroneckerRoots:
 
     def output_covariance(self, inputs: Tensor) -> SharedVectorsCovariance:  # (N, A)
         """Return the covariance of W a: P_G⁻¹ for all examples, times a number for each."""
-        return SharedVectorsCovariance(self._output_vectors, _whitened(inputs, self.of_inputs).square().sum(1, True))
+        white = inputs @ self.whitener if torch.compiler.is_exporting() else _whitened(inputs, self.of_inputs)
+        return SharedVectorsCovariance(self._output_vectors, white.square().sum(1, True))
 
     def log_det(self) -> Tensor:
         outputs, inputs = len(self.of_gradients), len(self.of_inputs)
@@ -64,6 +65,12 @@ class KroneckerRoots:
 
     def dense(self) -> Tensor:  # (G * A, G * A)
         return torch.kron(self.of_gradients @ self.of_gradients.T, self.of_inputs @ self.of_inputs.T)
+
+    @cached_property
+    def whitener(self) -> Tensor:  # (A, A)
+        """Return L_A⁻ᵀ: runtimes of exported graphs have products, and no triangular solves."""
+        eye = torch.eye(len(self.of_inputs), dtype=torch.float64, device=self.of_inputs.device)
+        return _whitened(eye, self.of_inputs.double()).to(self.of_inputs)
 
     @cached_property
     def _output_vectors(self) -> Tensor:  # L_G⁻ᵀ (G, G)

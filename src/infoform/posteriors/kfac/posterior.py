@@ -106,6 +106,11 @@ class KfacPosterior(KroneckerPosterior):
     def output_covariance(self, inputs: Tensor) -> OutputCovariance:
         return super().output_covariance(inputs) if self._roots is None else self._roots.output_covariance(inputs)
 
+    def prepare_export(self) -> None:
+        super().prepare_export()
+        if self._roots is not None:
+            _ = self._roots.whitener
+
     def log_det(self) -> Tensor:
         return super().log_det() if self._roots is None else self._roots.log_det()
 

@@ -3,13 +3,12 @@
 from typing import Any
 
 from infoform.records.compare import ComparedMethod, CompareResult
-from infoform.records.compare_table import BY, forwards, signed
+from infoform.records.compare_table import BY, PRIMARY, forwards, signed
 from infoform.report.blocks import Chart, Section, Sentences, Table, Text
 from infoform.report.charts import IDEAL, POSTERIOR, axis, figure, label, names_axis
 from infoform.report.inputs import Run
 from infoform.report.words import SCORES, counted, percent, score, size
 
-PRIMARY = ("nll", "log_likelihood")  # the first that there is, is drawn
 OWN = {"coverage": ("truths in 90 % intervals", None, ""), "width": ("width of 90 % intervals", True, "")}
 SHARES = ("coverage",)
 
