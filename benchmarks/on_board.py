@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 import infoform
 from infoform.common.bytes import show_bytes
+from infoform.export.write import TOLERANCE
 from infoform.metrics import accuracy, ece, nll
 from infoform.pages.markdown import table
 from infoform.predicting.kinds import MANY_OUTPUTS
@@ -155,12 +156,16 @@ def page() -> str:
     whole = [line for one in networks.values() for row in one["rows"] for line in _lines(one, row)]
     resnet = networks["resnet20"]["rows"]
     times = resnet[1]["seconds"] / resnet[0]["seconds"]
+    parity = max(row["parity"] or 0 for one in networks.values() for row in one["rows"])
+    left = [CASES[name].title for name in SIZES if name not in networks]
     return template("on_board").fill(
         answer=table(["", "file", "one example", "NLL", "calibration error"], first),
         whole=table(["", "weights", "file", "one example", "accuracy", "NLL", "calibration error"], whole),
         resnet_times=f"{times:.1f}",
         resnet_more=show_bytes(resnet[1]["bytes"] - resnet[0]["bytes"]),
-        parity=f"{max(row['parity'] or 0 for one in networks.values() for row in one['rows']):.0e}",
+        parity=f"{parity:.0e}",
+        older=", of a variance that was still computed in float32" if parity > TOLERANCE else "",
+        missing=f"{' and '.join(left)}: not run yet." if left else "",
         heads=NETWORKS,
         many=MANY_OUTPUTS,
         run=run_fold(found["settings"], found["versions"]),

@@ -121,7 +121,7 @@ def _tuned(task: Task, predict: Callable[[Any], Answered], nbytes: int | None) -
     begun = time.perf_counter()
     found = Answered.joined([predict(inputs_of(batch)) for batch in task.batches(task.validation)])
     targets = task.targets(task.validation, found.value).cpu()
-    of_many = task.laplace.likelihood.one_of_many
+    of_many = targets.dim() == 1 and found.value.shape[1] > 1  # also of ordered classes
     if found.variance is not None:
         away = targets.reshape(found.value.shape).to(found.value) - found.value
         settings = {"std_factor": float((away.square() / found.variance).mean().sqrt())}  # of the least NLL
