@@ -76,8 +76,8 @@ def refusal(losses: dict[str, float] | None, *, samples: int) -> str:
     why = "kind='linear' over all layers needs Jacobians, which no exported graph computes"
     if losses is None:
         return (
-            f"{why}; export kind='{LAST_LAYER}' or kind='{SAMPLES}', and give validation=loader to see what each of "
-            "them loses on your data."
+            f"{why}; export kind='{LAST_LAYER}' or kind='{SAMPLES}', and give validation=loader (in the command: "
+            "--data) to see what each of them loses on your data."
         )
     forms = [f"kind='{SAMPLES}' ({losses[SAMPLES]:.4f} with {samples} networks)"]
     if LAST_LAYER in losses:
