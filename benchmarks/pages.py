@@ -8,6 +8,7 @@ A test compares every committed page with what its function makes of the committ
 from collections.abc import Callable
 
 from benchmarks import (
+    evidence_page,
     fast_settings,
     laplace_torch_check,
     large_layers,
@@ -27,6 +28,7 @@ from benchmarks.speed import page as speed_page
 
 PAGES: dict[str, Callable[[], str]] = {  # name in docs/ -> what makes its text
     "answers": answers_page.page,
+    "evidence": evidence_page.page,
     "fast-settings": fast_settings.page,
     "laplace-torch": laplace_torch_check.page,
     "large-layers": large_layers.page,

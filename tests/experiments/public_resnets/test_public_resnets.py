@@ -17,6 +17,7 @@ from infoform.experiments.method import Method
 from infoform.experiments.networks import cifar_resnets
 from infoform.experiments.public_resnets.answered import CrossFitted, Predict, crossfit, untuned
 from infoform.experiments.public_resnets.experiment import PublicResnets
+from infoform.experiments.public_resnets.joined import joined
 from infoform.experiments.public_resnets.page import best_of_ours, collect
 from infoform.experiments.public_resnets.pictures import Batches, Pictures
 from infoform.experiments.public_resnets.run import Run
@@ -25,16 +26,26 @@ from infoform.experiments.public_resnets.settings import (
     CURVE,
     DEPTHS,
     FULL_METHODS,
+    JOINED,
     NOVEL,
     PLAIN,
     TEMPERATURE,
     ResnetSettings,
 )
 from infoform.likelihoods import get_likelihood
-from infoform.metrics import nll
+from infoform.metrics import auroc, nll
 from infoform.prediction import Prediction
 
-TESTED = (PLAIN, TEMPERATURE, NOVEL, "inf isotropic linear validation", "kfac isotropic mc validation", CURVE, "swag")
+TESTED = (
+    PLAIN,
+    TEMPERATURE,
+    NOVEL,
+    "inf isotropic linear validation",
+    "kfac isotropic mc validation",
+    CURVE,
+    "swag",
+    JOINED,
+)
 
 
 @pytest.fixture
@@ -80,7 +91,7 @@ def test_every_piece_and_the_page(settings: ResnetSettings, tmp_path: Path) -> N
     assert keys[f"{PLAIN} 20"] == (f"{TEMPERATURE} 20",)
     done: set[str] = set()
     result = Result("cifar10-resnet", asdict(settings), 0, len(keys))
-    for key in sorted(keys, key=lambda one: TEMPERATURE not in one):
+    for key in sorted(keys, key=lambda one: (TEMPERATURE not in one, JOINED in one)):
         assert done.issuperset(keys[key])
         piece = experiment.run_piece(key, settings, cache=tmp_path / "cache")
         result = result.with_piece(key, piece, seconds=1.0, peak_memory_bytes=1)
@@ -175,6 +186,32 @@ def test_scores_are_those_of_the_metrics_and_their_differences_are_paired() -> N
     assert found["apart"]["other"]["entropy"]["auroc"] > 0.5
 
 
+def test_a_part_that_knows_adds_to_novelty_and_one_that_does_not_takes_from_it() -> None:
+    torch.manual_seed(0)
+
+    def answers(sees: bool) -> CrossFitted:
+        def signs(count: int, strange: float) -> dict[str, Tensor]:
+            spread = torch.randn(count).double() + (strange if sees else 0.0)
+            novelty = (torch.randn(count).double() + strange).sigmoid()
+            return {"novelty": novelty, "mutual_information": spread}
+
+        known, unknown = (Answered(torch.zeros(count, 2), None, signs(count, strange))
+                          for count, strange in ((2000, 0.0), (1000, 1.0)))  # fmt: skip
+        return CrossFitted(known, torch.ones(2000, dtype=torch.bool), {"other": unknown}, [])
+
+    for sees in (True, False):
+        found = answers(sees)
+        told = joined(found, resamples=100, seed=0)["other"]
+        by_hand = auroc(
+            torch.cat([found.known.signs["novelty"][1::2], found.unknown["other"].signs["novelty"]]),
+            torch.cat([torch.zeros(1000), torch.ones(1000)]),
+        )
+        assert told["novelty"] == pytest.approx(by_hand, abs=2e-3)  # but for ends, which tie
+        mean, low, high = told["1"]
+        assert low <= mean <= high
+        assert (low > 0) if sees else (high < 0)
+
+
 def test_the_best_row_is_named_by_the_pictures_that_tuned_it() -> None:
     rows = {
         key: {"tuned": [{"nll": tuned}], "nll": scored}
@@ -194,4 +231,5 @@ def test_all_methods_have_a_key_and_both_networks() -> None:
         assert Method.parse(key).network in DEPTHS
     by_depth = [{key.rsplit(" ", 1)[0] for key in FULL_METHODS if key.endswith(f" {depth}")} for depth in DEPTHS]
     assert by_depth[0] == by_depth[1]
-    assert get_experiment("cifar10-resnet").settings().methods
+    experiment = get_experiment("cifar10-resnet")
+    assert set(experiment.settings().methods) < set(experiment.settings(full=True).methods) == set(FULL_METHODS)

@@ -1,8 +1,9 @@
 """Public ResNets on CIFAR-10: known pictures, unknown ones, and every method cross-fitted.
 
 The networks were trained by others. A piece is a method (method.py) on one of them, whose number is the depth: `plain`,
-`temperature`, `swag`, laplace-torch, `curve` (NLL over the number of training pictures), or a posterior of ours of all
-layers (`inf`, `kfac`, …), of the last stage, or of the last layer. τ and T are found
+`temperature`, `swag`, laplace-torch, `curve` (NLL over the number of training pictures), `joined` (the answers' spread
+as one more part of novelty), or a posterior of ours: of all layers (`inf`, `kfac`, …), of the last stage, or of the last
+layer. τ and T are found
 
 validation   on a fifth of the test pictures, for all the others; on another fifth for the first one
 evidence     on training pictures (τ; T is 1)
@@ -18,7 +19,14 @@ from typing import Any
 from infoform.experiments.base import Experiment
 from infoform.experiments.method import Method
 from infoform.experiments.public_resnets.run import Run, pieces_of
-from infoform.experiments.public_resnets.settings import CURVE, METHODS, TEMPERATURE, ResnetSettings
+from infoform.experiments.public_resnets.settings import (
+    CURVE,
+    FULL_METHODS,
+    JOINED,
+    TEMPERATURE,
+    WITH_SPREAD,
+    ResnetSettings,
+)
 from infoform.records.study_result import Result
 
 
@@ -32,7 +40,7 @@ class PublicResnets(Experiment[ResnetSettings]):
     def settings(self, *, quick: bool = False, full: bool = False) -> ResnetSettings:
         if quick:
             return ResnetSettings(
-                methods=tuple(one for one in METHODS if one.endswith(" 20") and "laplace-torch" not in one),
+                methods=tuple(one for one in FULL_METHODS if one.endswith(" 20") and "laplace-torch" not in one),
                 curvature=40,
                 curvature_all=20,
                 test=50,
@@ -47,15 +55,15 @@ class PublicResnets(Experiment[ResnetSettings]):
                 swag_pictures=40,
                 swag_epochs=2,
             )
-        return ResnetSettings()
+        return ResnetSettings(methods=FULL_METHODS) if full else ResnetSettings()
 
     def pieces(self, settings: ResnetSettings) -> Mapping[str, Sequence[str]]:
         needs = {}
         for key in settings.methods:
             method = Method.parse(key)
-            first = Method(TEMPERATURE, network=method.network).key
-            beside = method.name not in (TEMPERATURE, CURVE) and first in settings.methods
-            needs[key] = (first,) if beside else ()
+            wanted = {CURVE: (), TEMPERATURE: (), JOINED: WITH_SPREAD}.get(method.name, (TEMPERATURE,))
+            every = (f"{one} {method.network}" for one in wanted)
+            needs[key] = tuple(one for one in every if one in settings.methods)
         return needs
 
     def run_piece(self, key: str, settings: ResnetSettings, *, cache: Path) -> dict[str, Any]:

@@ -5,9 +5,18 @@ from dataclasses import asdict
 from typing import Any
 
 from infoform.experiments.method import Method
+from infoform.experiments.public_resnets.joined import WEIGHTS
 from infoform.experiments.public_resnets.pictures import SVHN
 from infoform.experiments.public_resnets.published import AIMS, PUBLISHED
-from infoform.experiments.public_resnets.settings import CURVE, LAST_LAYER, LAST_STAGE, NOVEL, PLAIN, TEMPERATURE
+from infoform.experiments.public_resnets.settings import (
+    CURVE,
+    JOINED,
+    LAST_LAYER,
+    LAST_STAGE,
+    NOVEL,
+    PLAIN,
+    TEMPERATURE,
+)
 from infoform.pages.markdown import table
 from infoform.pages.template import PageTemplate
 from infoform.records.study_result import Result
@@ -175,6 +184,7 @@ def _section(depth: int, rows: Mapping[str, Row], result: Result) -> str:
         false_alarms=f"{novel['false_alarms']:.1%}",
         unknown=table(["", "novelty", "entropy", "entropy, temperature scaling"], unknown),
         curve=_curve(rows[CURVE]) if CURVE in rows else None,
+        joined=_joined(rows[JOINED]) if JOINED in rows else None,
     )
 
 
@@ -210,6 +220,20 @@ def _curve(piece: Row) -> str:
     )
 
 
+def _joined(piece: Row) -> str:
+    lines = []
+    for key, sets in piece["joined"].items():
+        for name, told in sets.items():
+            more = [_difference(told[f"{weight:g}"], 3) for weight in WEIGHTS]
+            lines.append([title(key).removeprefix("infoform: "), name, f"{told['novelty']:.3f}", *more])
+    weights = [f"with weight {weight:g}" for weight in WEIGHTS]
+    return (
+        "The variance of the logits as one more part of novelty: the mutual information's p-value, joined by Fisher's "
+        "rule with a weight. Differences of AUROC to novelty alone, with the interval of a paired bootstrap.\n\n"
+        + table(["", "", "novelty", *weights], lines)
+    )
+
+
 def _numbers(row: Row) -> list[str]:
     return [f"{row[name]:.4f}" for name in ("accuracy", "nll", "ece")]
 
@@ -226,9 +250,9 @@ def _has(row: Row, sign: str) -> bool:
     return sign in row["apart"][SVHN]
 
 
-def _difference(told: Sequence[float]) -> str:
-    mean, low, high = told
-    return f"{mean:+.4f} ({low:+.4f} to {high:+.4f})"
+def _difference(told: Sequence[float], digits: int = 4) -> str:
+    mean, low, high = (f"{one:+.{digits}f}" for one in told)
+    return f"{mean} ({low} to {high})"
 
 
 def _range(interval: Sequence[float]) -> str:

@@ -19,9 +19,19 @@ from infoform.experiments.method import Method
 from infoform.experiments.networks import cifar_resnets
 from infoform.experiments.networks.training import Shuffled
 from infoform.experiments.public_resnets.answered import TUNING, CrossFitted, Predict, crossfit, untuned
+from infoform.experiments.public_resnets.joined import joined
 from infoform.experiments.public_resnets.pictures import Batches, Pictures
 from infoform.experiments.public_resnets.scores import scores
-from infoform.experiments.public_resnets.settings import LAST_LAYER, LAST_STAGE, NOVEL, TEMPERATURE, ResnetSettings
+from infoform.experiments.public_resnets.settings import (
+    CURVE,
+    JOINED,
+    LAST_LAYER,
+    LAST_STAGE,
+    NOVEL,
+    TEMPERATURE,
+    WITH_SPREAD,
+    ResnetSettings,
+)
 from infoform.likelihoods import get_likelihood
 from infoform.prediction import Prediction
 from infoform.tuning.temperature import best_temperature
@@ -160,6 +170,15 @@ class Run:
             told[str(count)] = {"nll": nll, "fit_cpu_seconds": seconds}
         return {"curve": told, "pictures": len(images)}
 
+    def joined_piece(self) -> dict[str, Any]:
+        """Return what the spread of the answers adds to novelty, by method and set."""
+        s, told = self.settings, {}
+        for key in WITH_SPREAD:
+            if f"{key} {self.depth}" in s.methods:
+                found = CrossFitted.load(self._answers_path(key))
+                told[key] = joined(found, resamples=s.resamples, seed=s.seed)
+        return {"joined": told}
+
     def swag_piece(self, method: Method) -> dict[str, Any]:
         """Fine-tune for some epochs, and return the scores of SWAG's networks, without a temperature."""
         s, begun = self.settings, time.process_time()
@@ -233,7 +252,8 @@ def pieces_of(run: Run) -> dict[str, Callable[[Method], dict[str, Any]]]:
         "plain": run.plain_piece,
         TEMPERATURE: run.temperature_piece,
         "swag": run.swag_piece,
-        "curve": lambda _: run.curve_piece(),
+        CURVE: lambda _: run.curve_piece(),
+        JOINED: lambda _: run.joined_piece(),
         "laplace-torch-last": run.peer_piece,
         "laplace-torch-all": run.peer_piece,
     }

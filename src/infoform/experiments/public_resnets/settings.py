@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from infoform.experiments.base import Settings, choosing_pieces
 
 DEPTHS = (20, 56)
-PLAIN, TEMPERATURE, SWAG, CURVE = "plain", "temperature", "swag", "curve"
+PLAIN, TEMPERATURE, SWAG = "plain", "temperature", "swag"
+CURVE = "curve"  # NLL over the number of training pictures
+JOINED = "joined"  # novelty with the answers' spread as one more part
 LAST_LAYER, LAST_STAGE = "last-layer", "last-stage"  # `inf` of these layers alone
 PEER_LAST, PEER_ALL = "laplace-torch-last", "laplace-torch-all"
 NOVEL = f"{LAST_LAYER} activation linear validation"  # whose predictions have the novelty that tables show
@@ -17,6 +19,7 @@ CHEAP = (
     f"{LAST_LAYER} isotropic linear validation",
 )
 OURS = (ALL_LAYERS, "inf isotropic linear validation", "inf activation mc validation", "inf isotropic linear evidence")
+WITH_SPREAD = (NOVEL, STAGE, ALL_LAYERS)  # whose answers' spread joins novelty
 STRUCTURES = tuple(f"{name} isotropic mc validation" for name in ("inf-paper", "kfac", "efb-paper", "diag"))
 OTHERS = (SWAG, PEER_LAST, PEER_ALL)
 FULL_METHODS = tuple(
@@ -28,14 +31,18 @@ FULL_METHODS = tuple(
         ((STAGE,), 56),
         (OURS[1:3], 20),
         (STRUCTURES, 20),
-        ((CURVE,), 20),
-        ((ALL_LAYERS,), 56),
+        ((CURVE, JOINED), 20),
+        ((ALL_LAYERS, JOINED), 56),
         ((*OURS[3:], *OTHERS), 20),
         ((*OURS[1:], *STRUCTURES, CURVE, *OTHERS), 56),
     )
     for method in group
 )
-METHODS = FULL_METHODS
+METHODS = (  # what a run does where no other is asked for; `--full` does all
+    *(f"{method} {depth}" for depth in DEPTHS for method in (PLAIN, TEMPERATURE, NOVEL)),
+    f"{LAST_LAYER} isotropic linear validation 20",
+    f"{STAGE} 20",
+)
 
 
 @dataclass(frozen=True)
