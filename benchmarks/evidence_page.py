@@ -13,6 +13,7 @@ from infoform.experiments.imagenet.networks import NETWORKS
 from infoform.experiments.method import Method
 from infoform.experiments.public_resnets import page as resnets
 from infoform.experiments.public_resnets.pictures import SVHN
+from infoform.experiments.public_resnets.settings import NOVEL, PLAIN, TEMPERATURE
 from infoform.pages.markdown import table
 from infoform.records.study_result import Result
 
@@ -117,14 +118,14 @@ def _public() -> Iterable[Line]:
             return Answer(rows[key]["nll"], rows[key]["ece"], auroc, resnets.title(key).removeprefix("infoform: "))
 
         answers = {
-            "network alone": answer(resnets.PLAIN),
-            "temperature": answer(resnets.TEMPERATURE),
+            "network alone": answer(PLAIN),
+            "temperature": answer(TEMPERATURE),
             "infoform": answer(best),
             "the paper's INF": answer("inf-paper isotropic mc validation"),
             "laplace-torch": answer("laplace-torch-all") or answer("laplace-torch-last"),
             "ensemble": None,
         }
-        novelty = rows[resnets.NOVEL]["apart"][SVHN]["novelty"]["auroc"]
+        novelty = rows[NOVEL]["apart"][SVHN]["novelty"]["auroc"]
         yield Line(f"ResNet-{depth}, CIFAR-10, public", SVHN, "cifar10-resnet", answers, novelty)
 
 

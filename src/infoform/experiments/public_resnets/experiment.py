@@ -2,8 +2,8 @@
 
 The networks were trained by others. A piece is a method (method.py) on one of them, whose number is the depth: `plain`,
 `temperature`, `swag`, laplace-torch, `curve` (NLL over the number of training pictures), `joined` (the answers' spread
-as one more part of novelty), or a posterior of ours: of all layers (`inf`, `kfac`, …), of the last stage, or of the last
-layer. τ and T are found
+as one more part of novelty), or a posterior of ours: of all layers (`inf`, `kfac`, …), of the last stage, or of
+the last layer. τ and T are found
 
 validation   on a fifth of the test pictures, for all the others; on another fifth for the first one
 evidence     on training pictures (τ; T is 1)

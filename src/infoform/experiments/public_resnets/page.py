@@ -10,6 +10,7 @@ from infoform.experiments.public_resnets.pictures import SVHN
 from infoform.experiments.public_resnets.published import AIMS, PUBLISHED
 from infoform.experiments.public_resnets.settings import (
     CURVE,
+    FULL_METHODS,
     JOINED,
     LAST_LAYER,
     LAST_STAGE,
@@ -55,6 +56,7 @@ def page(result: Result) -> str:
         curvature_all=f"{settings['curvature_all']:,}",
         samples=settings["samples"],
         slow=f"{settings['unknown_slow']:,}",
+        missing=_missing(result),
         svhn=f"{max(sum(rows[NOVEL]['histograms']['entropy'][SVHN]) for rows in networks.values()):,}",
     )
     return "\n\n".join([main, *sections, rest])
@@ -232,6 +234,14 @@ def _joined(piece: Row) -> str:
         "rule with a weight. Differences of AUROC to novelty alone, with the interval of a paired bootstrap.\n\n"
         + table(["", "", "novelty", *weights], lines)
     )
+
+
+def _missing(result: Result) -> str | None:
+    """Return which methods this run lacks."""
+    missing = sorted({Method.parse(key).of_any_network.key for key in FULL_METHODS if key not in result.pieces})
+    if not missing:
+        return None
+    return "Not run on both networks, for want of time (`--full` does it): " + "; ".join(map(title, missing)) + "."
 
 
 def _numbers(row: Row) -> list[str]:
