@@ -96,7 +96,8 @@ class LayerGradients:
     def jacobians(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
         """Give the gradients of every output in the layer's weights, example by example."""
         forms = self.layer.rule.forms  # the rule knows no other way than to hold whole gradients
-        for piece in _parts(part.stop - part.start, self._held_for_one(), UNFOLDED):
+        examples = part.stop - part.start
+        for piece in _parts(examples, self._held_for_one() if examples > 1 else 0, UNFOLDED):
             chosen = slice(part.start + piece.start, part.start + piece.stop)
             yield from self._formed(chosen) if forms else self._multiplied(chosen)
 
