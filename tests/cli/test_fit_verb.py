@@ -329,7 +329,7 @@ def test_bad_weights(home: Path, fail: Fail, weights: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--likelihood", "poisson"], "likelihood must be one of 'classification'"),
+        (["--likelihood", "cauchy"], "likelihood must be one of 'classification'"),
         (["--structure", "kfca"], "structure must be one of"),
         (["--rank", "many"], "--rank must be a number of eigenpairs"),
         (["--rank", "0"], "rank must be"),

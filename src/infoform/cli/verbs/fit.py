@@ -48,7 +48,8 @@ def fit(
         option(
             "Posterior",
             "NAME",
-            "Kind of task: classification, multilabel or regression.",
+            "Kind of task: classification, multilabel, regression, heteroscedastic (mean and log variance), poisson or "
+            "negative-binomial (counts), or ordinal (three grades).",
             "--likelihood",
             "-l",
             names="infoform.likelihoods:LIKELIHOODS",
