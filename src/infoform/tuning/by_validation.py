@@ -304,7 +304,9 @@ class ValidationSearch:
             )
         # the upper end of a range that has room below comes near to the network alone, which is as far as it goes
         near = best.scores[objective] - least <= AS_GOOD * abs(least) and search.prior_precision[0] < 1
-        if search.at_edge(self._searched(best)) and not (alone and near):
+        # where a smaller τ within the range was taken, what lies beyond the best one decides nothing
+        ends = [search.at_edge(self._searched(one)) for one in (best, chosen)]
+        if all(ends) and not (alone and near):
             warnings.warn(
                 f"the best prior_precision, {best.prior_precision:.3g}, is at an end of the searched range "
                 f"{search.prior_precision}; search a wider one.",
