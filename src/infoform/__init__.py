@@ -64,7 +64,7 @@ _HOMES = {
     "options": ("FitOptions",),
     "planner": ("plan",),
     "planning.plan": ("Plan",),
-    "posteriors": ("Diag", "Efb", "Full", "Inf", "Kfac", "LayerPosterior", "Structure", "get_structure"),
+    "posteriors": ("ByLayer", "Diag", "Efb", "Full", "Inf", "Kfac", "LayerPosterior", "Structure", "get_structure"),
     "posteriors.network_posterior": ("Posterior",),
     "prediction": ("Novelty", "Prediction"),
     "priors": ("Activation", "Isotropic", "LayerPrior", "Prior"),

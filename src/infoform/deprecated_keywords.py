@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from infoform.options import FIT_OPTIONS, PRIOR_RANK, STRUCTURE_OPTIONS, FitOptions, Settings
-from infoform.posteriors import PRESETS, Structure, get_structure
+from infoform.posteriors import PRESETS, Structure, StructureChoice, get_structure
 from infoform.priors import Activation, Prior
 
 
 def read_keywords(
     given: Mapping[str, Any],
     *,
-    structure: str | Structure,
+    structure: StructureChoice,
     prior: str | Prior | None,
     fit_options: FitOptions | None,
     layers: Sequence[str] | str | None,
@@ -64,7 +64,7 @@ def read_keywords(
 
 
 def _new_form(
-    structure: str | Structure,
+    structure: StructureChoice,
     named: Structure,
     takes: Mapping[str, Any],
     of_fit: Mapping[str, Any],

@@ -61,7 +61,7 @@ from infoform.options import FitOptions
 from infoform.planning.after_fit import MAX_RANK, plan_posterior, plan_ranks
 from infoform.planning.plan import Plan
 from infoform.planning.target import PlanTarget
-from infoform.posteriors import Structure, structure_for
+from infoform.posteriors import Structure, StructureChoice, structure_for
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.checks import PredictionChecks
 from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
@@ -91,7 +91,9 @@ class Laplace:
         model: A trained network.
         likelihood: "classification", "regression", "multilabel", or a `Likelihood`.
         structure: "inf", "diag", "kfac", "efb", "full", a form of the paper ("inf-paper", "efb-paper", "okf-paper"), or
-            an object with options of its own such as `infoform.Inf(rank=200)`.
+            an object with options of its own such as `infoform.Inf(rank=200)`. {"head": "full", "*": "inf"} says one
+            for each pattern of layers' names, of which the first that matches counts; "auto" takes the exact block of
+            small layers and "inf" for the others.
         prior: "isotropic", "activation", or an object such as `infoform.Activation(rank=16)`. Where it is not given,
             "activation" for the structure "inf" of a classifier, and "isotropic" for all else.
         layers: Names of layers, or patterns as "head.*", that get a posterior; "!*.embed*" leaves layers out. All that
@@ -118,7 +120,7 @@ class Laplace:
         model: nn.Module,
         likelihood: str | Likelihood,
         *,
-        structure: str | Structure = "inf",
+        structure: StructureChoice = "inf",
         prior: str | Prior | None = None,
         layers: Selection = None,
         fit_options: FitOptions | None = None,
@@ -226,12 +228,12 @@ class Laplace:
                 name, loader = find_last_layer(copy.model, self.likelihood, loader, seed=settings.seed)
             selection = find_layers(self.model, [escape(name)])
         layers = selection[0]
-        if update:
-            layers = {name: layer for name, layer in layers.items() if name not in self._fitted().fit.odd}
         shapes = {name: layer.shape for name, layer in layers.items() if not layer.rule.only_diagonal}
         settings.structure.check_layers(shapes, block_limit=settings.fit.block_limit)
+        if update:
+            layers = {name: layer for name, layer in layers.items() if name not in self._fitted().fit.odd}
         place = Placement.of(self.model, device=device, offload=offload)
-        request = self._plan_target().request()
+        request = replace(self._plan_target(), layers=layers).request()
         previous = replace(self._fitted().fit, curvature=self.curvature, novelty=self._known) if update else None
         # what an earlier fit has not looked at cannot be added to
         looks = settings.fit.novelty and (previous is None or previous.novelty is not None)
@@ -335,7 +337,7 @@ class Laplace:
         num_data: float | None = None,
         prior: str | Prior | None = None,
         prior_rank: int | None = None,
-        structure: str | Structure | None = None,
+        structure: StructureChoice | None = None,
         **options: Any,
     ) -> Posterior:
         """Return the posterior for these hyperparameters; the object's own where not given.
@@ -380,7 +382,7 @@ class Laplace:
         *,
         prior_precision: float | Mapping[str, float] | None = None,
         num_data: float | None = None,
-        structure: str | Structure | None = None,
+        structure: StructureChoice | None = None,
         **options: Any,
     ) -> float:
         """Return Laplace's log marginal likelihood of the data; models and priors can be compared by it.
@@ -414,7 +416,7 @@ class Laplace:
         self,
         val_loader: Iterable[Any] | None = None,
         *,
-        structure: str | Structure | None = None,
+        structure: StructureChoice | None = None,
         prior: str | Prior | None = None,
         objective: str | None = None,
         per_layer: bool = False,
@@ -543,7 +545,7 @@ class Laplace:
         """
         self._fitted()
         chosen = self._plan(structure=None, budget=read_bytes(memory))
-        self.settings = replace(self.settings, structure=self.structure.with_options(rank=chosen.ranks))
+        self.settings = replace(self.settings, structure=self.structure.with_layer_ranks(chosen.ranks))
         return chosen
 
     def sample(self, n: int, *, seed: int | None = None) -> dict[str, Tensor]:
@@ -821,16 +823,14 @@ class Laplace:
             print(laplace.coverage())
             ```
         """
-        structures = {
-            name: (structure_for(self.structure, only_diagonal=layer.rule.only_diagonal).label, "")
-            for name, layer in self.layers.items()
-        }
+        labels = {name: self._label(name, layer) for name, layer in self.layers.items()}
+        structures = {name: (label, "") for name, label in labels.items()}
         fixed = dict(self._fixed)
         if self._untraced:
             structures, fixed = {}, fixed | dict.fromkeys(self.layers, "layers='last' is found by fit")
         if self._built is not None:
             layers = self._built.layers(self.structure)
-            structures = {name: (structures[name][0], layer.note) for name, layer in layers.items()}
+            structures = {name: (labels[name], layer.note) for name, layer in layers.items()}
             fixed |= self._built.fit.unreached
         return describe(self.model, self.layers, fixed, structures)
 
@@ -989,7 +989,8 @@ class Laplace:
         with refusing(f"'{path}'", "save it again"):
             found = check_metadata(saved, path)
             files.check_fingerprint(found.fingerprint, model, strict=strict)
-            archive = unpack(tensors, saved, likelihood=likelihood, prior=prior, structure=structure)
+            shapes = {name: layer.shape for name, layer in find_layers(model, ALL, frozen=True)[0].items()}
+            archive = unpack(tensors, saved, shapes=shapes, likelihood=likelihood, prior=prior, structure=structure)
             settings = archive.settings
             check_contents(tensors, found, settings, model, path)
             check_built(archive.layers, model, path)
@@ -1059,7 +1060,7 @@ class Laplace:
         load_folder(Path(folder), model)
         return cls.load(Path(folder) / POSTERIOR, model)
 
-    def prior_bytes(self, name: str, structure: str | Structure | None = None) -> int:
+    def prior_bytes(self, name: str, structure: StructureChoice | None = None) -> int:
         """Return what the prior stores for a layer of a fitted model.
 
         Args:
@@ -1174,7 +1175,7 @@ class Laplace:
 
     def _novelty_bytes(self, layers: Mapping[str, Layer]) -> int:
         """Return what novelty may store: a share of the posterior's bytes, had all layers one as these have."""
-        target, settings = self._plan_target(), self.settings
+        target, settings = replace(self._plan_target(), layers=layers), self.settings
         request = target.request()
         own_layers = {name: one for name, one in layers.items() if one.rule.by_default} or layers
         sizes = {name: layer_dimensions(one, request, target.settings, use=None) for name, one in own_layers.items()}
@@ -1186,6 +1187,14 @@ class Laplace:
         own *= 1 if settings.structure.planned_exactly else LIKELY
         every = sum(layer.shape[0] * layer.shape[1] for layer in ordinary_layers(self.model).values())
         return int(SHARE * own * every / sum(size.weights for size in sizes.values()))
+
+    def _label(self, name: str, layer: Layer) -> str:
+        """Return the name of the structure that a layer has, or would have."""
+        try:
+            own = structure_for(self.structure, only_diagonal=layer.rule.only_diagonal)
+            return own.of_layer(name, layer.shape).label
+        except ValueError:  # a pattern is missing, as the fit will say
+            return self.structure.label
 
     def _kind(self, kind: str) -> str:
         """Return the kind that a search predicts by: "auto" resolved, so that its record says which."""
@@ -1200,7 +1209,7 @@ class Laplace:
         """Whether the last layer is to be found by a fit that has not been made."""
         return self.settings.layers == LAST and self._built is None
 
-    def _chosen_prior(self, prior: str | Prior | None, structure: str | Structure | None) -> Prior:
+    def _chosen_prior(self, prior: str | Prior | None, structure: StructureChoice | None) -> Prior:
         """Return the prior asked for, or that goes with a structure: the object's own, or the default of another."""
         if isinstance(prior, Prior):
             return prior
@@ -1210,7 +1219,7 @@ class Laplace:
             prior = self.settings.resolve(structure).default_prior(self.likelihood)
         return self.prior if prior == self.prior.name else get_prior(prior).with_precision(self.prior.precision)
 
-    def _plan(self, *, structure: str | Structure | None, budget: int | None, max_rank: int = MAX_RANK) -> Plan:
+    def _plan(self, *, structure: StructureChoice | None, budget: int | None, max_rank: int = MAX_RANK) -> Plan:
         """Return the plan of what was fitted."""
         own, device = self.settings.resolve(structure), device_of(self.model)
         if budget is None:

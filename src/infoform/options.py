@@ -12,7 +12,7 @@ from infoform.curvature.request import CHUNK_BYTES, FitSettings
 from infoform.likelihoods import FISHER_KINDS
 from infoform.network.last_layer import LAST
 from infoform.network.selection import ALL
-from infoform.posteriors import PRESETS, Inf, Kfac, Structure, get_structure
+from infoform.posteriors import PRESETS, ByLayer, Inf, Kfac, Structure, StructureChoice, get_structure
 
 AUTOCASTS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 PRIOR_RANK = 8  # eigenpairs of a layer's inputs that a fit keeps for a prior which says no number
@@ -132,16 +132,17 @@ class Settings:
     def for_fit(self) -> FitSettings:
         return self.fit.settings(prior_rank=self.prior_rank, seed=self.seed)
 
-    def resolve(self, structure: str | Structure | None = None, options: Mapping[str, Any] | None = None) -> Structure:
+    def resolve(self, structure: StructureChoice | None = None, options: Mapping[str, Any] | None = None) -> Structure:
         """Return a structure with options: those given, a preset's, or those of this object that it takes too."""
         options = dict(options or {})
         if structure is None:
             return self.structure.with_options(**options)
         chosen = get_structure(structure)
-        if isinstance(structure, Structure):
+        if not isinstance(structure, str):
             return chosen.with_options(**options)
         preset = PRESETS[structure][1] if structure in PRESETS else {}
-        known = {**self.shared, **self.structure.options()}
+        own = {} if isinstance(self.structure, ByLayer) else self.structure.options()  # whose rank is by layer
+        known = {**self.shared, **own}
         shared = {name: known[name] for name in chosen.option_names() if name in known and name not in preset}
         return chosen.with_options(**shared | options)
 

@@ -17,13 +17,13 @@ from infoform.planning.after_fit import MAX_RANK
 from infoform.planning.before_fit import plan_before_fit
 from infoform.planning.plan import Plan
 from infoform.planning.target import PlanTarget
-from infoform.posteriors import Structure
+from infoform.posteriors import StructureChoice
 
 
 def plan(
     target: nn.Module | Laplace,
     *,
-    structure: str | Structure | None = None,
+    structure: StructureChoice | None = None,
     memory: int | str | None = None,
     layers: Selection = None,
     fit_options: FitOptions | None = None,

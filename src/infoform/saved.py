@@ -75,11 +75,15 @@ def unpack(
     tensors: Mapping[str, Tensor],
     saved: Mapping[str, Any],
     *,
+    shapes: Mapping[str, tuple[int, int]],
     likelihood: Likelihood | None = None,
     prior: Prior | None = None,
     structure: Structure | None = None,
 ) -> Archive:
-    """Undo `pack`; a likelihood, prior or structure that is not infoform's own must be given."""
+    """Undo `pack`, for a network whose layers have these shapes (G, A).
+
+    A likelihood, prior or structure that is not infoform's own must be given.
+    """
     label = saved["structure"]
     if structure is None and label not in {**STRUCTURES, **PRESETS}:
         raise ValueError(f"the file was saved with the structure {label!r}, not one of infoform's; pass structure=.")
@@ -118,7 +122,9 @@ def unpack(
             frozenset(saved.get("odd", ())),
         ),
         layers={
-            name: structure_for(settings.structure, only_diagonal=name in only_diagonal).posterior(  # type: ignore[call-arg]
+            name: structure_for(settings.structure, only_diagonal=name in only_diagonal)
+            .of_layer(name, shapes.get(name, (0, 0)))
+            .posterior(  # type: ignore[call-arg]
                 prior=unit, num_data=1.0, **under(tensors, f"layer/{name}/"), **saved["layers"][name]
             )
             for name in names

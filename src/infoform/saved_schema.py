@@ -115,7 +115,8 @@ def check_contents(
                 f"'{path}' must name as only_diagonal the layers of which the diagonal alone is measured, got "
                 f"{list(found.only_diagonal)}; save it again."
             )
-        kind = structure_for(settings.structure, only_diagonal=diagonal).posterior
+        own_structure = structure_for(settings.structure, only_diagonal=diagonal)
+        kind = own_structure.of_layer(name, layers[name].shape).posterior
         own, what = under(tensors, f"layer/{name}/"), f"layer '{name}' of '{path}'"
         if kind.tensor_shapes:
             _check_shapes(own, kind.tensor_shapes, _sizes(layers[name]), what)

@@ -49,6 +49,21 @@ def test_the_posterior_is_the_librarys(fitted: Path) -> None:
     _same_posterior(fitted / "posterior.safetensors", expected)
 
 
+def test_a_structure_by_layer_comes_from_the_command_line_or_from_a_file(home: Path, succeed: Call) -> None:
+    succeed("fit", "run", *NETWORK, *TREES, "--structure", "{'0': full, '*': {structure: inf, rank: 7}}")
+    x, labels = _table()
+    parts = {"0": "full", "*": infoform.Inf(rank=7)}
+    expected = infoform.Laplace(_network(), "classification", structure=parts).fit([(x, labels)], progress=False)
+    loaded = infoform.load(Path("run") / "posterior.safetensors", expected.model)
+    for name, layer in loaded.posterior().layers.items():
+        torch.testing.assert_close(layer.dense(), expected.posterior().layers[name].dense())
+    Path("options.yaml").write_text("structure:\n  '0': full\n  '*': diag\n", encoding="utf-8")
+    succeed("fit", "other", *NETWORK, *TREES, "--config", "options.yaml")
+    other = infoform.load(Path("other") / "posterior.safetensors", expected.model)
+    assert {row.layer: row.structure for row in other.coverage() if row.covered} == {"0": "full", "2": "diag"}
+    succeed("plan", *NETWORK, "--structure", "{'0': full, '*': diag}")
+
+
 def test_options_reach_the_library(home: Path, succeed: Call) -> None:
     given = {"structure": "efb", "prior": "isotropic", "prior-precision": 7, "fisher": "exact", "layers": 2, "seed": 3}
     options = [part for name, value in given.items() for part in (f"--{name}", value)]
@@ -137,7 +152,7 @@ def test_memory_is_told_for_every_structure(home: Path, succeed: Call, structure
     succeed("fit", "run", *NETWORK, *TREES, "--structure", structure, "--prior", "isotropic", "--quiet")
     result = read("run/fit.json")["result"]
     told = {one["structure"]: one["bytes"] for one in result["structures"]}
-    assert set(told) == {*STRUCTURES, structure}
+    assert set(told) == {*STRUCTURES, structure} - {"by-layer"}
     assert [one["structure"] for one in result["structures"] if one["own"]] == [structure]
     assert told["diag"] == 4 * sum(
         layer.mean.numel() for layer in infoform.Laplace(_network(), "classification").layers.values()

@@ -12,7 +12,7 @@ import torch
 from infoform.laplace import Laplace
 from infoform.planner import plan
 from infoform.planning.after_fit import MAX_RANK
-from infoform.posteriors import STRUCTURES, RankedStructure
+from infoform.posteriors import STRUCTURES, ByLayer, RankedStructure
 from infoform.records.fit import ByRank, FittedLayer, Spectrum, StructureBytes
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def spectrum(laplace: Laplace, name: str) -> Spectrum | None:
     None where the structure has no eigenbasis. The bytes are None where it has no rank; only inf has one.
     """
     curvature = laplace.curvature[name]
-    structure = laplace.structure
-    eigen = curvature.bases.get(laplace.settings.flat()["basis"])
+    structure = laplace.structure.of_layer(name, curvature.shape)
+    eigen = curvature.bases.get(structure.options().get("basis", laplace.settings.flat()["basis"]))
     if eigen is None:
         return None
     values = eigen.eigenvalues.double().flatten().sort(descending=True).values.cpu()
@@ -74,8 +74,8 @@ def structures(laplace: Laplace, planned: "Plan") -> tuple[StructureBytes, ...]:
     settings = laplace.settings
     fit_options = replace(settings.fit, statistics="needed")
     sizes = [StructureBytes(laplace.structure.label, planned.total_bytes, exact=True, own=True)]
-    for name in STRUCTURES:
-        if name != laplace.structure.label:
+    for name, kind in STRUCTURES.items():
+        if name != laplace.structure.label and not issubclass(kind, ByLayer):  # of which there are many
             other = Laplace(
                 laplace.model,
                 laplace.likelihood,

@@ -197,7 +197,8 @@ class PosteriorOptions:
         option(
             "Posterior",
             "NAME",
-            "Form of the posterior: inf, diag, kfac, efb, full, or as in the paper: inf-paper, efb-paper, okf-paper.",
+            "Form of the posterior: inf, diag, kfac, efb, full, auto (exact where small, else inf), by-layer, or as in "
+            "the paper: inf-paper, efb-paper, okf-paper; or by layer, as {head: full, '*': inf}.",
             names=STRUCTURES,
         ),
     ] = "inf"

@@ -5,6 +5,7 @@ EXTRAS = {  # module -> (package, extra)
     "lightning": ("lightning", "lightning"),
     "transformers": ("transformers", "huggingface"),
     "accelerate": ("accelerate", "huggingface"),
+    "peft": ("peft", "peft"),
     "tensorboard": ("tensorboard", "tensorboard"),
     "matplotlib": ("matplotlib", "demo"),
     "optuna": ("optuna", "tune"),

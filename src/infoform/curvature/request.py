@@ -1,7 +1,9 @@
 """What a fit is asked for: which statistics, and how they are measured."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 import torch
 
@@ -14,7 +16,7 @@ CHUNK_BYTES = 32 * 2**20  # of patches and per-example gradients held at a time
 
 @dataclass(frozen=True)
 class StatisticsRequest:
-    """Which statistics a fit is to collect."""
+    """Which statistics a fit is to collect, of every layer or, where `own` says so, of each."""
 
     inputs: bool = False
     factors: bool = False
@@ -24,13 +26,25 @@ class StatisticsRequest:
     cores: tuple[str, ...] = ()  # bases for which products of some pairs are measured
     core_size: int = 0  # pairs of a core
     block: bool = False
+    own: Mapping[str, "StatisticsRequest"] = field(default_factory=dict)  # by layer, where these differ
+
+    @classmethod
+    def by_layers(cls, own: Mapping[str, "StatisticsRequest"]) -> "StatisticsRequest":
+        """Return what is asked for of each layer, as one request."""
+        return replace(reduce(or_, own.values(), cls()), own=dict(own))
+
+    def of(self, layer: str) -> "StatisticsRequest":
+        """Return what is asked for of one layer."""
+        return self.own.get(layer, self)
 
     def of_layer(self, *, only_diagonal: bool) -> "StatisticsRequest":
         """Return what is collected of a layer, of which perhaps nothing but the diagonal is ever measured."""
         return StatisticsRequest(diagonal=True) if only_diagonal else self
 
     def __or__(self, other: "StatisticsRequest") -> "StatisticsRequest":
+        own = {name: self.of(name).whole | other.of(name).whole for name in (*self.own, *other.own)}
         return StatisticsRequest(
+            own=own,
             inputs=self.inputs or other.inputs,
             factors=self.factors or other.factors,
             diagonal=self.diagonal or other.diagonal,
@@ -40,6 +54,11 @@ class StatisticsRequest:
             core_size=max(self.core_size, other.core_size),
             block=self.block or other.block,
         )
+
+    @property
+    def whole(self) -> "StatisticsRequest":
+        """Return the same without what is asked for of each layer."""
+        return replace(self, own={}) if self.own else self
 
 
 ALL_STATISTICS = StatisticsRequest(
@@ -78,7 +97,10 @@ def selects_examples(request: StatisticsRequest, settings: FitSettings) -> bool:
     if settings.basis_floor == 0:
         return False
     single = settings.fisher != "exact" and settings.fisher_samples == 1
-    return single and request.diagonal and request.bases == {"gradient"} and not request.factors
+    with_bases = [one for one in request.own.values() or [request] if one.bases]
+    return single and all(
+        one.diagonal and one.bases == {"gradient"} and not one.factors for one in with_bases or [request]
+    )
 
 
 def rereads_selected(request: StatisticsRequest, settings: FitSettings) -> bool:

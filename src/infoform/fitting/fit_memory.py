@@ -54,10 +54,16 @@ def layer_memory(
     for name in order:
         size = layer_dimensions(layers[name], request, settings, use=seen.uses.get(name))
         found[name] = LayerMemory(
-            statistics_bytes(size, request, block=size.weights <= settings.block_limit, sifted=rereads),
+            statistics_bytes(
+                size,
+                request.of(name),
+                block=size.weights <= settings.block_limit,
+                sifted=rereads,
+                passes=2 if request.bases else 1,
+            ),
             limits.waiting_bytes(size),
             limits.working_bytes(size, examples=seen.examples) if name in seen.uses else 0,
-            eigen_bytes(size, request),
+            eigen_bytes(size, request.of(name)),
             seen.activations.get(name, 0),
         )
     return found

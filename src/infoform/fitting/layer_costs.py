@@ -13,7 +13,7 @@ from infoform.fitting.running_sums import SecondMoment, Sums
 
 
 def statistics_bytes(
-    size: Dimensions, request: StatisticsRequest, *, block: bool, sifted: bool = False
+    size: Dimensions, request: StatisticsRequest, *, block: bool, sifted: bool = False, passes: int = 1
 ) -> tuple[int, int]:
     """Return the bytes of the running sums in the first and in the second pass (0 where there is none).
 
@@ -22,12 +22,13 @@ def statistics_bytes(
         request: What the fit is asked for.
         block: Whether the layer is small enough for its block.
         sifted: Whether the second pass reads the selected examples alone, so that the first sums the diagonal.
+        passes: Of the fit of all layers: a layer that needs fewer keeps its sums.
     """
     request = request.of_layer(only_diagonal=size.only_diagonal)
     sums = LayerSums.planned(size, request, block=block)
     held = held_statistics(layer_passes(request, selects=sifted), request)
     first, *second = [sum(one.planned_bytes(size.dtype) for one in sums.of(statistics)) for statistics in held]
-    return first, sum(second)
+    return first, sum(second) if second or passes == 1 else first
 
 
 def fit_flops(size: Dimensions, request: StatisticsRequest, *, block: bool, vectors: int) -> int:

@@ -23,7 +23,7 @@ class LayerStatistics:
     """The sums of one layer, and the bases found from them."""
 
     def __init__(self, layer: Layer, request: StatisticsRequest, settings: FitSettings) -> None:
-        request = request.of_layer(only_diagonal=layer.rule.only_diagonal)
+        request = request.of(layer.name).of_layer(only_diagonal=layer.rule.only_diagonal)
         size = layer_dimensions(layer, request, settings, use=None)
         block = size.weights <= settings.block_limit
         self._layer, self._request, self._columns = layer, request, size.columns

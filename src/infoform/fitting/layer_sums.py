@@ -124,7 +124,7 @@ def layer_dimensions(
 ) -> Dimensions:  # use: (H, S)
     """Return the sizes of a layer, with the columns that a fit keeps."""
     outputs, inputs = layer.shape
-    request = request.of_layer(only_diagonal=layer.rule.only_diagonal)
+    request = request.of(layer.name).of_layer(only_diagonal=layer.rule.only_diagonal)
     columns = tuple(kept_columns(size, request, settings.basis_size) for size in layer.shape)
     groups, positions = (1, None) if use is None else use
     dtype = wide_dtype(layer.mean.dtype)

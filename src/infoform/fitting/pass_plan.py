@@ -93,15 +93,20 @@ def plan_passes(
     names, update = list(layers), known is not None
     share = 1.0 if update or not request.bases else settings.basis_data
     selects, whole = not update and selects_examples(request, settings), share == 1
-    passes = layer_passes(request, share=share, selects=selects)
-    new = [name for name in names if name not in (known or ()) and name not in only_diagonal]
-    sums = {name: passes[0] if name in new else LayerPass(results(request)) for name in names}
+    passes = {
+        name: layer_passes(request.of(name), share=share, selects=selects)
+        for name in names
+        if name not in (known or ()) and name not in only_diagonal
+    }
+    sums = {name: passes[name][0] if name in passes else LayerPass(results(request.of(name))) for name in names}
     diagonal = LayerPass((Statistic.DIAGONAL,))
     sums |= {name: diagonal if whole else LayerPass() for name in names if name in only_diagonal}
     first = PassPlan(sums, share=share, scored=whole)
-    if not new or len(passes) == 1:
+    again = {name: of_layer[1] for name, of_layer in passes.items() if len(of_layer) == 2}
+    again |= {} if whole else dict.fromkeys((name for name in names if name in only_diagonal), diagonal)
+    second = {name: again[name] for name in names if name in again}
+    if not second:
         return (first,)
-    second = {name: passes[1] if name in new else diagonal for name in names if name in new or not whole}
     return first, PassPlan(second, rereads=selects and whole, scored=not whole, checked=whole)
 
 
@@ -113,8 +118,9 @@ def layer_passes(request: StatisticsRequest, *, share: float = 1.0, selects: boo
         share: Share of the batches that the first of two passes reads.
         selects: Whether bases are found from, and measured on, selected examples.
     """
-    if not request.bases:
-        return (LayerPass(results(request)),)
+    if not request.bases:  # the second pass alone reads all of the data, if the first reads a share
+        sums = LayerPass(results(request))
+        return (sums,) if share == 1 else (LayerPass(), sums)
     factors = request.factors or "activation" in request.bases
     inputs = _given({Statistic.INPUTS: factors or request.inputs, Statistic.OUTPUT_GRADIENTS: factors})
     moments = _given({Statistic.MOMENTS: "gradient" in request.bases})

@@ -66,6 +66,8 @@ class Capture:
     channels_last: bool = False  # whether images lie in memory so
     calls: dict[str, list[Call]] = field(default_factory=dict)
     odd: dict[str, str] = field(default_factory=dict)  # layers whose examples have no gradients of their own, and why
+    # calls whose examples cannot be told apart, by layer: odd if a gradient comes back, as to DoRA's norms none does
+    unplaced: dict[str, dict[int, str]] = field(default_factory=dict)
     without_gradient: set[str] = field(default_factory=set)  # layers that ran under torch.no_grad()
     output_bytes: list[int] = field(default_factory=list)  # put out by each call of a layer
     arranges: bool = True  # whether calls get their examples first; a self-check wants them as they are
@@ -95,6 +97,7 @@ class Capture:
         """Return the model's outputs for the batch, ready for `backward`."""
         self.calls.clear()
         self.odd.clear()
+        self.unplaced.clear()
         self.output_bytes.clear()
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
         batch = with_channels_last(batch) if self.channels_last else batch
@@ -173,23 +176,22 @@ class Capture:
     def _arrange(self, name: str) -> None:
         """Put the examples first in what a layer got in; note the layer as odd where that cannot be done."""
         axis, calls = self.axes.get(name, FIRST), self.calls[name]
-        first = [arranged(call.inputs, axis, self._examples) for call in calls]
-        for call, inputs in zip(calls, first, strict=True):
+        troubles: dict[int, str] = {}
+        for index, call in enumerate(calls):
+            inputs = arranged(call.inputs, axis, self._examples)
             if inputs is None:
-                self.odd[name] = (
+                troubles[index] = (
                     f"its inputs have the shape {tuple(call.inputs.shape)} in a batch of {self._examples}, so that "
                     "the examples cannot be told apart"
                 )
-                return
-            if axis != FIRST and call.overwritten:
-                self.odd[name] = OVERWRITTEN
-                return
-        if axis != FIRST:
-            self.calls[name] = [
-                replace(call, inputs=inputs, version=inputs._version)
-                for call, inputs in zip(calls, first, strict=True)
-                if inputs is not None
-            ]
+            elif axis != FIRST and call.overwritten:
+                troubles[index] = OVERWRITTEN
+            elif axis != FIRST:
+                calls[index] = replace(call, inputs=inputs, version=inputs._version)
+        if len(troubles) == len(calls):
+            self.odd[name] = troubles[0]
+        elif troubles:
+            self.unplaced[name] = troubles
 
     def _tap(self, name: str, module: nn.Module, inputs: Tensor, output: Tensor) -> Tensor:
         if not self.taps:
@@ -221,6 +223,9 @@ class Capture:
         gradients = self._gradients.pop(name)
         if any(call.overwritten for call in calls):
             self.odd[name] = OVERWRITTEN
+        for index, trouble in self.unplaced.get(name, {}).items():
+            if index in gradients:
+                self.odd.setdefault(name, trouble)
         if name not in self.odd:
             self._sink(
                 name, [self._answered(name, call, gradients[i]) for i, call in enumerate(calls) if i in gradients]

@@ -141,7 +141,7 @@ def find_layers(
         strangers = [other.name for other in sharing if not other.uses_as(candidate)]
         still = [] if frozen else [key for key, parameter in own.items() if not parameter.requires_grad]
         if rule is None:
-            reason = candidate.reason
+            reason = FROZEN if len(still) == len(own) else candidate.reason
         elif strangers:
             reason = f"shares a parameter with '{strangers[0]}', which does not use it in the same way"
         elif not selects(None if every and not chosen else chosen, [other.name for other in sharing]):

@@ -9,7 +9,7 @@ from infoform.common.bytes import available_bytes
 from infoform.curvature.curvature import Curvature, pack_curvature
 from infoform.planning.plan import LayerPlan, Plan
 from infoform.planning.rank_budget import choice_at, spend
-from infoform.posteriors import LayerPosterior, RankedStructure, Structure, structure_for
+from infoform.posteriors import LayerPosterior, RankCurve, RankedStructure, Structure, structure_for
 from infoform.priors import LayerPrior
 
 MAX_RANK = 2048  # its K × K Gram takes 34 MB in float64, and its eigenvectors seconds
@@ -26,8 +26,9 @@ def plan_posterior(
     rows = []
     for name, layer in layers.items():
         energy = kept = None
-        if isinstance(structure, RankedStructure) and layer.kept_energy is not None:
-            energy = curvature[name].bases[structure.basis].total_energy
+        own = structure_for(structure, only_diagonal=curvature[name].only_diagonal).of_layer(name, layer.shape)
+        if isinstance(own, RankedStructure) and layer.kept_energy is not None:
+            energy = curvature[name].bases[own.basis].total_energy
             kept = _share(layer.kept_energy, energy)
         held = _held_bytes(curvature[name])
         rows.append(LayerPlan(name, layer.shape, layer.rank, layer.nbytes, held, energy, kept))
@@ -49,27 +50,33 @@ def plan_ranks(
         ValueError: If the structure has no rank, if the fit did not collect what it needs, or if the budget holds not
             even rank 1 in every layer.
     """
-    if not isinstance(structure, RankedStructure):
+    if not structure.has_ranks:
         raise ValueError(
             f"memory= chooses the ranks of structure 'inf', got {structure.label!r}; fit with structure='inf'."
         )
-    curves, diagonal = {}, {}
+    curves: dict[str, RankCurve] = {}
+    fixed: dict[str, int] = {}  # bytes of layers that have no rank
     for name, one in curvature.items():
-        if one.only_diagonal:
-            form = structure_for(structure, only_diagonal=True)
-            diagonal[name] = form.build(one, prior=LayerPrior(1.0), num_data=1.0).nbytes + prior_bytes(name)
+        own = structure_for(structure, only_diagonal=one.only_diagonal).of_layer(name, one.shape)
+        if not isinstance(own, RankedStructure):
+            fixed[name] = own.build(one, prior=LayerPrior(1.0), num_data=1.0).nbytes + prior_bytes(name)
             continue
-        if one.diagonal is None or structure.basis not in one.bases:
+        if one.diagonal is None or own.basis not in one.bases:
             raise ValueError(
                 f"structure {structure.label!r} needs statistics of layer '{name}' that the fit did not collect; "
                 "fit with that structure or with statistics='all'."
             )
-        curve = structure.rank_curve(one, max_rank=max_rank)
+        curve = own.rank_curve(one, max_rank=max_rank)
         curves[name] = replace(curve, nbytes=curve.nbytes + prior_bytes(name))  # at any rank
-    choices = spend(curves, budget - sum(diagonal.values()))
+    if not curves and sum(fixed.values()) > budget:
+        raise ValueError(
+            f"memory must be at least {sum(fixed.values())} bytes, which layers without a rank take, got {budget}; leave "
+            "layers out with layers=, or choose another structure."
+        )
+    choices = spend(curves, budget - sum(fixed.values())) if curves else {}
     rows = [
         LayerPlan(name, curvature[name].shape, None, nbytes, _held_bytes(curvature[name]), None, None)
-        for name, nbytes in diagonal.items()
+        for name, nbytes in fixed.items()
     ]
     for name, choice in choices.items():
         total, held = curves[name].total, _held_bytes(curvature[name])

@@ -54,7 +54,10 @@ def plan_before_fit(
     blocks = {name: size.weights <= settings.block_limit for name, size in sizes.items()}
     reread = rereads_selected(request, settings)
     statistics = {
-        name: statistics_bytes(size, request, block=blocks[name], sifted=reread) for name, size in sizes.items()
+        name: statistics_bytes(
+            size, request.of(name), block=blocks[name], sifted=reread, passes=2 if request.bases else 1
+        )
+        for name, size in sizes.items()
     }
     rows = tuple(
         LayerPlan(
@@ -65,7 +68,9 @@ def plan_before_fit(
             max(statistics[name]),
         )
         for name, size in sizes.items()
-        for own in [structure_for(structure, only_diagonal=size.only_diagonal)]
+        for own in [
+            structure_for(structure, only_diagonal=size.only_diagonal).of_layer(name, (size.outputs, size.inputs))
+        ]
     )
     peak = cost = eigen = None
     groups = [list(sizes)]
@@ -128,13 +133,13 @@ def _cost(
         for name, layer in seen.layers.items()
     )
     extra = sum(
-        fit_flops(size, request, block=size.weights <= settings.block_limit, vectors=vectors)
-        for size in called.values()
+        fit_flops(size, request.of(name), block=size.weights <= settings.block_limit, vectors=vectors)
+        for name, size in called.items()
     )
     if any(seen.layers[name].rule.expands for name in called if name in seen.layers):  # the network with copies
         extra += (1 + vectors) * forward
     passes = (2 if request.bases else 1) * groups
-    eigen = sum(eigen_flops(size, request) for size in called.values())
+    eigen = sum(eigen_flops(size, request.of(name)) for name, size in called.items())
     return (passes * (1 + vectors) * forward + extra) / (3 * forward), eigen / (3 * forward)
 
 
@@ -150,10 +155,14 @@ def _notes(
         shapes = {name: (size.outputs, size.inputs) for name, size in sizes.items() if not size.only_diagonal}
         structure.check_layers(shapes, block_limit=target.settings.block_limit)
     except ValueError:
-        largest = max(size.weights for size in sizes.values() if not size.only_diagonal)
-        notes.append(
-            f"structure='{structure.name}' needs block_limit={largest} here, which Laplace takes, or fewer layers="
-        )
+        owners = {name: structure.of_layer(name, shape) for name, shape in shapes.items()}
+        exact = [
+            name for name, own in owners.items() if not own.has_ranks and _refuses(own, name, shapes[name], target)
+        ]
+        if not exact:
+            raise
+        largest, label = max(sizes[name].weights for name in exact), owners[exact[0]].name
+        notes.append(f"structure='{label}' needs block_limit={largest} here, which Laplace takes, or fewer layers=")
     if seen is None:
         notes.append("peak and cost of a fit are unknown without example=, a batch of inputs")
         return notes
@@ -174,8 +183,13 @@ def _structure_within(budget: int, target: PlanTarget, seen: ProbeResult | None)
             for name, size in _sizes(target, chosen, seen).items()
         )
 
-    ranked = isinstance(structure, RankedStructure)
-    least = total(structure.with_options(rank=1) if ranked else structure)
+    def at_rank(rank: int) -> Structure:
+        if isinstance(structure, RankedStructure):
+            return structure.with_options(rank=rank)
+        return structure.with_layer_ranks(dict.fromkeys(target.layers, rank))
+
+    ranked = structure.has_ranks
+    least = total(at_rank(1))
     if least > budget:
         what = "rank 1 in every layer" if ranked else f"structure {structure.name!r}"
         raise ValueError(
@@ -187,5 +201,13 @@ def _structure_within(budget: int, target: PlanTarget, seen: ProbeResult | None)
     low, high = 1, max(layer.shape[0] * layer.shape[1] for layer in target.layers.values())
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if total(structure.with_options(rank=middle)) <= budget else (low, middle - 1)
-    return structure.with_options(rank=low)
+        low, high = (middle, high) if total(at_rank(middle)) <= budget else (low, middle - 1)
+    return at_rank(low)
+
+
+def _refuses(structure: Structure, name: str, shape: tuple[int, int], target: PlanTarget) -> bool:
+    try:
+        structure.check_layers({name: shape}, block_limit=target.settings.block_limit)
+    except ValueError:
+        return True
+    return False

@@ -27,5 +27,6 @@ class PlanTarget:
 
     def request(self, structure: Structure | None = None) -> StatisticsRequest:
         """Return what the fit collects, for this structure or another."""
-        own = ALL_STATISTICS if self.all_statistics else (structure or self.structure).statistics()
+        shapes = {name: layer.shape for name, layer in self.layers.items() if not layer.rule.only_diagonal}
+        own = ALL_STATISTICS if self.all_statistics else (structure or self.structure).request(shapes)
         return own | StatisticsRequest(inputs=self.prior.needs_inputs)

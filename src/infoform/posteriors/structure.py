@@ -60,6 +60,45 @@ class Structure(ABC):
             A request, as the fitting room takes it.
         """
 
+    def request(self, shapes: Mapping[str, tuple[int, int]]) -> StatisticsRequest:
+        """Return the statistics that a fit of these layers collects: the same of all, if the structure knows no better.
+
+        Args:
+            shapes: (G, A) by layer.
+
+        Returns:
+            A request, as the fitting room takes it.
+        """
+        return self.statistics()
+
+    def of_layer(self, name: str, shape: tuple[int, int]) -> "Structure":
+        """Return the structure that a layer has: this one, but for structures that differ by layer.
+
+        Args:
+            name: The layer's name.
+            shape: Its (G, A).
+
+        Returns:
+            A structure whose `build` and `posterior` are the layer's.
+        """
+        return self
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether a budget of bytes can choose how much of the layers is kept."""
+        return False
+
+    def with_layer_ranks(self, ranks: Mapping[str, int]) -> "Structure":
+        """Return the same structure with these ranks.
+
+        Args:
+            ranks: By layer.
+
+        Returns:
+            A structure; of one that has no ranks, itself.
+        """
+        return self
+
     @abstractmethod
     def build(self, curvature: Curvature, *, prior: LayerPrior, num_data: float) -> LayerPosterior:
         """Return the posterior of one layer.
@@ -159,6 +198,13 @@ class RankedStructure(Structure):
 
     rank: Rank
     basis: str
+
+    @property
+    def has_ranks(self) -> bool:
+        return True
+
+    def with_layer_ranks(self, ranks: Mapping[str, int]) -> "RankedStructure":
+        return self.with_options(rank=dict(ranks))
 
     @abstractmethod
     def rank_curve(self, curvature: Curvature, *, max_rank: int) -> "RankCurve":

@@ -79,7 +79,8 @@ def _look(predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch, *, 
     with capturing(predictor.model, layers) as capture:
         if not compares:
             check_outputs(capture.forward(batch))
-            verdict = Verdict(odd=dict(capture.odd), divisible=is_divisible(batch))
+            unplaced = {name: next(iter(troubles.values())) for name, troubles in capture.unplaced.items()}
+            verdict = Verdict(odd=unplaced | capture.odd, divisible=is_divisible(batch))
         else:
             verdict = check_network(capture, layers, batch, check_outputs)
         if verdict.dependent:

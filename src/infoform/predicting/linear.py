@@ -180,24 +180,29 @@ class _LinearisedNetwork:
         with torch.enable_grad():  # also where a user's code forbids gradients
             outputs = self.predictor.likelihood.arrange_outputs(self.capture.forward(batch))
             rows = outputs.reshape(len(outputs), -1, outputs.shape[-1])  # (N, P, C)
-        for name, reason in self.capture.odd.items():
-            raise ValueError(
-                f"layer '{name}' does not keep the examples of this batch apart: {reason}; predict one example at a "
-                "time, or with kind='linear-mc'."
-            )
+        self._check_odd()
         examples, places, count = rows.shape
         layers = self.predictor.layers
         covariances = []
         for place in range(places):  # the covariance of a position with another is never formed
             covariance = outputs.new_zeros(len(self.posteriors), examples, count, count, requires_grad=False)
+            collected = _collect(self.capture, rows, place, self.memory)
+            self._check_odd()  # a backward pass may find more
             found = [
                 LayerGradients(layers[name], calls, [one.layers[name] for one in self.posteriors])
-                for name, calls in _collect(self.capture, rows, place, self.memory).items()
+                for name, calls in collected.items()
             ]
             add_covariances(found, covariance, chunk=CHUNK_BYTES)
             covariances.append(covariance)
         every = covariances[0] if places == 1 else torch.stack(covariances, dim=2).flatten(1, 2)
         return outputs.detach(), every
+
+    def _check_odd(self) -> None:
+        for name, reason in self.capture.odd.items():
+            raise ValueError(
+                f"layer '{name}' does not keep the examples of this batch apart: {reason}; predict one example at a "
+                "time, or with kind='linear-mc'."
+            )
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class PosteriorSettings:
     """What `infoform.Laplace` was told; the report shows two of the settings, people may read the others."""
 
     structure: str
-    rank: int | float | Mapping[str, int] | str  # a text: chosen by layer, by a plan that was applied
+    rank: int | float | Mapping[str, int] | str | None  # a text: chosen by layer, by a plan that was applied
     more: Mapping[str, Any] = field(default_factory=dict, metadata=OTHERS)
 
 

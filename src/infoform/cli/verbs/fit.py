@@ -192,7 +192,7 @@ def _fitted(
             raise Mistake(f"--noise is for regression, got --likelihood {likelihood}; leave it out.")
         chosen = chosen.with_noise(noise)
     network = source.load(model.device)
-    flat = asdict(posterior) | {"rank": read_rank(posterior.rank)}
+    flat = asdict(posterior) | {"rank": read_rank(posterior.rank)} | read_structure(posterior.structure)
     if posterior.layers in ([LAST], [ALL]):
         flat["layers"] = posterior.layers[0]
     precision = posterior.prior_precision
@@ -349,6 +349,19 @@ def _warn(laplace: "Laplace", network: NetworkSource, source: DataSource, record
         options = {"order": " See --classes.", "logits": ""}
         causes = " See --weights, --divide-by, --image-mean and --image-std."
         record.note(trouble + next((told for word, told in options.items() if word in trouble), causes))
+
+
+def read_structure(text: str) -> dict[str, Any]:
+    """Return the settings that `--structure` says: a name, or names by patterns of layers."""
+    if not text.lstrip().startswith("{"):
+        return {"structure": text}
+    try:
+        parts = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise Mistake(
+            f"--structure must be a name or {{pattern: name, '*': name}}, got '{text}': {' '.join(str(error).split())}."
+        ) from None
+    return {"structure": "by-layer", "parts": list(parts.items())}
 
 
 def read_rank(text: str) -> Any:

@@ -1,6 +1,6 @@
 """`infoform plan`: what a posterior will cost, before a fit; where its bytes are best spent, after it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,7 +173,7 @@ def _before(
 
 def _structure(posterior: PlannedPosterior) -> "Structure":
     """Return the structure that the options name; those that it has no use for are left out."""
-    from infoform.cli.verbs.fit import read_rank
+    from infoform.cli.verbs.fit import read_rank, read_structure
     from infoform.options import Settings
 
     if posterior.rank is not None and posterior.memory is not None:
@@ -181,7 +181,7 @@ def _structure(posterior: PlannedPosterior) -> "Structure":
         raise Mistake(f"rank and memory exclude each other, {told}; give one.")
     given = {} if posterior.rank is None else {"rank": read_rank(posterior.rank)}
     given |= {} if posterior.storage is None else {"storage": posterior.storage}
-    return Settings.from_flat({**Settings().flat(), "structure": posterior.structure or "inf", **given}).structure
+    return Settings.from_flat({**Settings().flat(), **read_structure(posterior.structure or "inf"), **given}).structure
 
 
 def _after(
@@ -198,7 +198,9 @@ def _after(
             "--keep-curvature."
         )
     if record is None:
-        return make_plan(opened.laplace, structure=posterior.structure, memory=posterior.memory)
+        told = posterior.structure
+        chosen = _structure(replace(posterior, memory=None)) if told is not None and told.startswith("{") else told
+        return make_plan(opened.laplace, structure=chosen, memory=posterior.memory)
     if posterior.memory is None or posterior.structure is not None:
         raise Mistake("--apply saves ranks chosen by --memory for the run's own structure; give --memory alone.")
     planned = opened.laplace.shrink(posterior.memory)

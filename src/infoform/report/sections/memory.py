@@ -11,6 +11,8 @@ STRUCTURES = {
     "efb": "the same directions with measured sizes",
     "inf": "the strongest directions, and each weight's own variance exactly",
     "full": "all correlations within a layer",
+    "auto": "all correlations within a small layer, else as inf",
+    "by-layer": "another structure for each layer",
     "inf-paper": "inf as printed in the paper",
     "efb-paper": "efb as printed in the paper",
     "okf-paper": "kfac, the prior added exactly",

@@ -1,5 +1,6 @@
 """How the run was made: options, versions, commit and notes, enough to make it again."""
 
+from collections import Counter
 from typing import Any
 
 import yaml
@@ -41,7 +42,7 @@ def _settings(run: Run, fit: FitResult) -> list[tuple[str, str]]:
         ("training data", fit.data.source),
         ("examples", number(int(fit.num_data))),
         ("kind of task", fit.likelihood),
-        ("structure", fit.settings.structure),
+        ("structure", _structure(fit)),
         ("rank", number(fit.settings.rank)),
         ("prior", fit.prior),
         ("prior precision τ", precision(run.prior_precision)),
@@ -53,6 +54,16 @@ def _settings(run: Run, fit: FitResult) -> list[tuple[str, str]]:
         rows += [(f"data of {verb}", data)] if data else []
         rows += [("unknown data", unknown)] if unknown else []
     return rows
+
+
+def _structure(fit: FitResult) -> str:
+    """Return the name of the structure and, where layers have several, how many have each."""
+    by_layer = {row.layer: row.structure for row in fit.coverage if row.structure is not None}
+    count = Counter(by_layer.values())
+    if set(count) == {fit.settings.structure}:
+        return fit.settings.structure
+    told = ", ".join(f"{name} in {layers}" for name, layers in count.most_common())
+    return f"{fit.settings.structure} ({told} layers)" if told else fit.settings.structure
 
 
 def _step(verb: str, record: VerbRecord[Any]) -> tuple[str, ...]:
