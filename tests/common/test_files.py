@@ -15,6 +15,7 @@ from torch.testing import assert_close
 import infoform
 from flat import flat_laplace
 from full_disks import full_disk
+from infoform.common import files
 from infoform.posteriors import PRESETS, STRUCTURES
 
 
@@ -231,6 +232,15 @@ def test_saving_before_a_fit_is_refused_and_writes_nothing(tmp_path: Path) -> No
     with pytest.raises(RuntimeError, match="call fit"):
         infoform.Laplace(make_model(), "classification").save(tmp_path / "file")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_fingerprint_of_quantised_weights_is_that_of_what_they_are_stored_in() -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    codes, scales = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
+    told = {files.describe(TwoTensor(codes, other)) for other in (scales, scales.clone(), 2 * scales)}
+    assert len(told) == 2
+    assert files.describe(TwoTensor(codes + 1, scales)) not in told
 
 
 def test_no_file_can_run_code() -> None:

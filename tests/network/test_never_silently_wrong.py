@@ -72,6 +72,18 @@ class GraphConvolution(nn.Module):
         return self.head(self.adjacency[:count, :count] @ self.first(x).tanh())  # type: ignore[no-any-return, index]
 
 
+class GraphOfNodes(nn.Module):
+    """One graph again, given by its edges: nodes cannot be taken out of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(5, 4), nn.Linear(4, OUTPUTS)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:  # (N, 5), (2, E)
+        hidden = self.first(x).tanh()
+        return self.head(hidden.index_add(0, edges[1], hidden[edges[0]]))  # type: ignore[no-any-return]
+
+
 class Sorted(nn.Module):
     """Sorts the batch on its way in and undoes that at the end."""
 
@@ -219,6 +231,31 @@ def test_a_weight_that_is_used_by_its_module_and_by_a_function_is_held_fixed() -
 def test_a_fit_is_refused_where_outputs_depend_on_the_rest_of_the_batch(build: Callable[[], nn.Module]) -> None:
     with pytest.raises(ValueError, match="outputs of an example must not depend on the other examples of its batch"):
         fitted(make(build), [inputs(6, 5)])
+
+
+def test_of_a_graph_given_by_its_edges_the_layers_after_the_last_exchange_alone_have_a_posterior() -> None:
+    model, x, edges = make(GraphOfNodes), inputs(6, 5), torch.tensor([[0, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 3]])
+    laplace = infoform.Laplace(
+        model,
+        infoform.likelihoods.Regression(noise=1.0),
+        structure="diag",
+        fit_options=infoform.FitOptions(fisher="exact", novelty=False),
+    )
+    with pytest.warns(UserWarning, match="'first' is held fixed"):
+        laplace.fit([(x, edges, torch.zeros(6, OUTPUTS).double())], progress=False)
+    assert set(laplace.posterior().layers) == {"head"}
+    outputs = model(x, edges)
+    leaves = [model.head.weight, model.head.bias]
+    squares = [torch.zeros_like(one) for one in leaves]
+    for n in range(6):
+        for index in range(OUTPUTS):
+            for total, one in zip(
+                squares, torch.autograd.grad(outputs[n, index], leaves, retain_graph=True), strict=True
+            ):
+                total += one.square() / 6
+    diagonal = laplace.curvature["head"].diagonal
+    assert diagonal is not None
+    torch.testing.assert_close(diagonal, torch.cat([squares[0], squares[1].unsqueeze(1)], dim=1))
 
 
 def test_layers_between_which_the_batch_is_permuted_are_held_fixed() -> None:

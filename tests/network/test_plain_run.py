@@ -54,6 +54,33 @@ def test_gradient_checkpoints_change_nothing(reentrant: bool) -> None:
     assert CheckpointFunction.apply == apply
 
 
+def test_a_checkpoint_around_a_module_changes_nothing() -> None:
+    from torch.distributed._composable import checkpoint as composable
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+    model = make()
+    composable(model.block)  # type: ignore[operator]
+    check_same(model)
+    wrapped = make()
+    wrapped.block = checkpoint_wrapper(wrapped.block)
+    found = infoform.Laplace(wrapped, "classification").fit([X], progress=False)
+    expected = infoform.Laplace(make(), "classification").fit([X], progress=False)
+    probs = expected.predict(X, kind="linear").probs
+    assert probs is not None
+    assert_close(found.predict(X, kind="linear").probs, probs)
+
+
+def test_weights_that_are_spread_over_devices_are_refused_in_one_sentence() -> None:
+    from torch.distributed.tensor import DTensor
+
+    model = make()
+    spread = type("DTensor", (nn.Parameter,), {})  # as parameters of a tensor-parallel module are
+    assert DTensor.__name__ == "DTensor"
+    model.head.weight = spread(model.head.weight.detach())
+    with pytest.raises(TypeError, match=r"'head\.weight' is a DTensor, a part of which is on each device"):
+        infoform.Laplace(model, "classification")
+
+
 def test_a_model_compiled_in_place_is_run_as_it_is_written() -> None:
     model = make()
     model.compile(backend="eager")
@@ -82,7 +109,8 @@ def test_linear_samples_of_an_operator_without_forward_mode_are_those_of_one_wit
     model = Recurrent()  # in float32 torch has no forward mode for the LSTM, in float64 it has
     x = torch.randn(5, 3, 4)
     narrow = infoform.Laplace(model, "classification").fit([x], progress=False)
-    found = narrow.predict(x, kind="linear-mc", samples=4).samples
+    with pytest.warns(UserWarning, match="no forward-mode derivative of .*rnn"):
+        found = narrow.predict(x, kind="linear-mc", samples=4).samples
     wide_model = Recurrent().double()
     wide_model.load_state_dict(model.state_dict())
     drawn = narrow.posterior().sample(2, generator=torch.Generator().manual_seed(narrow.settings.seed))

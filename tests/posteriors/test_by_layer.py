@@ -11,6 +11,7 @@ from torch.func import functional_call, jacrev
 
 import infoform
 from dense import assert_close
+from infoform.network.batches import read_inputs
 from infoform.posteriors import PRESETS, STRUCTURES, ByLayer, Structure
 
 ALONE = [name for name in (*STRUCTURES, *PRESETS) if name not in ("by-layer", "auto", "inf-paper", "efb-paper")]
@@ -112,7 +113,7 @@ def test_a_linear_prediction_has_the_dense_covariance(model: nn.Module) -> None:
         jacobian = torch.cat([weight, bias.unsqueeze(-1)], dim=-1).flatten(2)
         expected += jacobian @ torch.linalg.solve(precision, jacobian.mT)
     with laplace._predictor().private() as predictor:
-        _, covariance = predictor.linear(infoform.laplace.read_inputs(x, x.device))
+        _, covariance = predictor.linear(read_inputs(x, x.device))
     assert_close(covariance, expected)
 
 
@@ -187,7 +188,7 @@ def test_a_budget_of_bytes_chooses_the_ranks_of_the_layers_that_have_one(model: 
 
 
 def test_options_are_what_json_can_hold() -> None:
-    parts = {"a": infoform.Kfac(), "b": {"structure": "inf", "rank": 3}, "*": "auto"}
+    parts: dict[str, Any] = {"a": infoform.Kfac(), "b": {"structure": "inf", "rank": 3}, "*": "auto"}
     structure = ByLayer(parts=parts, rank=9)
     read: Structure = ByLayer().with_options(**json.loads(json.dumps(structure.options())))
     shape = (30, 60)

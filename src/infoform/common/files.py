@@ -8,13 +8,14 @@ every parameter) tells a posterior of another model.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from infoform.common.bad_files import BadFileError
 from infoform.common.tensor_file import tensor_bytes, write_tensors
@@ -65,8 +66,20 @@ def fingerprint(model: nn.Module) -> dict[str, str]:
 def describe(parameter: Tensor) -> str:
     """Return dtype, shape and a hash of the values."""
     shape = "x".join(map(str, parameter.shape)) or "scalar"
-    digest = hashlib.sha256(tensor_bytes(parameter)).hexdigest()[:16]
-    return f"{str(parameter.dtype).removeprefix('torch.')} {shape} {digest}"
+    digest = hashlib.sha256()
+    for part in _stored_parts(parameter):
+        digest.update(tensor_bytes(part))
+    return f"{str(parameter.dtype).removeprefix('torch.')} {shape} {digest.hexdigest()[:16]}"
+
+
+def _stored_parts(tensor: Tensor) -> Iterator[Tensor]:
+    """Give the tensors that a tensor's numbers are stored in: of quantised weights (torchao's) codes and scales."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from _stored_parts(getattr(tensor, name))
 
 
 def check_fingerprint(saved: Mapping[str, str], model: nn.Module, *, strict: bool = True) -> None:

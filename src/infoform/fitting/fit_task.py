@@ -43,6 +43,7 @@ class FitTask:
             previous: The fit that this one adds to, if it is an update.
         """
         request, settings = asdict(self.request), asdict(self.settings)
+        own = {f"statistics of layer '{name}'": _plain(value) for name, value in request.pop("own").items()}
         return {
             **{f"parameter '{name}'": storage.describe(value) for name, value in self.model.named_parameters()},
             **{f"buffer '{name}'": storage.describe(value) for name, value in self.model.named_buffers()},
@@ -51,6 +52,7 @@ class FitTask:
             **{name: str(value) if name == "autocast" else value for name, value in settings.items()},
             "bases": sorted(self.request.bases),
             **{f"statistics '{name}'": _plain(value) for name, value in request.items()},
+            **own,
             "novelty": self.novelty_bytes,
             "digests of data": "after 1, 2, 4, ... batches, and of all",  # earlier versions kept others
             "the fit before": None if previous is None else _digest(previous),
@@ -58,7 +60,9 @@ class FitTask:
 
 
 def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if name != "own"}
+    return sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
 
 
 def _digest(fit: Fit) -> str:

@@ -3,6 +3,7 @@
 A checkpoint runs layers again in the backward pass, when the parameters that a fit put in are gone.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -13,6 +14,8 @@ from torch._dynamo.eval_frame import OptimizedModule
 from torch.utils import checkpoint
 
 from infoform.common.shared_setting import SharedSetting
+
+_COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
@@ -57,14 +60,19 @@ def _without_checkpoints() -> Iterator[None]:
     def around_call(*_: Any, **__: Any) -> Iterator[None]:
         yield
 
+    users: list[Any] = [checkpoint]
+    if _COMPOSABLE in sys.modules:  # which has a name of its own for it
+        users.append(sys.modules[_COMPOSABLE])
     before = checkpoint._checkpoint_without_reentrant_generator
     checkpoint.CheckpointFunction.apply = call  # type: ignore[method-assign]  # hides what it inherits
-    checkpoint._checkpoint_without_reentrant_generator = around_call
+    for one in users:
+        one._checkpoint_without_reentrant_generator = around_call
     try:
         yield
     finally:
         del checkpoint.CheckpointFunction.apply
-        checkpoint._checkpoint_without_reentrant_generator = before
+        for one in users:
+            one._checkpoint_without_reentrant_generator = before
 
 
 _EAGER = SharedSetting(lambda: torch.compiler.set_stance("force_eager"))  # torch has one stance for all threads

@@ -72,6 +72,12 @@ def unwrap(model: nn.Module) -> nn.Module:
                 f"the weights of '{name or type(module).__name__}' are sharded by FSDP, and a posterior needs whole "
                 "layers; give Laplace a copy of the model with the full state dict (DistributedDataParallel works)."
             )
+    for name, parameter in inner.named_parameters():
+        if "DTensor" in {base.__name__ for base in type(parameter).__mro__}:
+            raise TypeError(
+                f"'{name}' is a DTensor, a part of which is on each device, and a posterior needs whole layers; give "
+                "Laplace a copy of the model with the full state dict."
+            )
     return inner
 
 

@@ -63,8 +63,7 @@ class ByLayer(Structure):
     preset: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        pairs = self.parts.items() if isinstance(self.parts, Mapping) else self.parts
-        object.__setattr__(self, "parts", tuple((pattern, _checked(pattern, part)) for pattern, part in pairs))
+        object.__setattr__(self, "parts", tuple((one, _checked(one, part)) for one, part in self._pairs))
         if not self.parts:
             raise ValueError("a structure by layer must have at least one pattern, got none; give {'*': 'inf'}, say.")
         check_whole("exact", self.exact, least=0)
@@ -133,7 +132,12 @@ class ByLayer(Structure):
         return any(one.has_ranks for _, one in self._structures)
 
     def options(self) -> dict[str, Any]:
-        return {**super().options(), "parts": [[pattern, _plain(part)] for pattern, part in self.parts]}  # type: ignore[misc]
+        return {**super().options(), "parts": [[pattern, _plain(part)] for pattern, part in self._pairs]}
+
+    @property
+    def _pairs(self) -> list[tuple[str, Part]]:
+        """Return patterns and parts, in their order."""
+        return list(self.parts.items() if isinstance(self.parts, Mapping) else self.parts)
 
     def _with_rank(self, structure: Structure) -> Structure:
         if isinstance(self.rank, Mapping) and isinstance(structure, RankedStructure):
@@ -146,7 +150,7 @@ class ByLayer(Structure):
         from infoform.posteriors import get_structure
 
         found: list[tuple[str, Structure]] = []
-        for pattern, part in self.parts:  # type: ignore[misc]
+        for pattern, part in self._pairs:
             if isinstance(part, Structure):
                 found.append((pattern, part))
                 continue

@@ -4,6 +4,7 @@ Some operators (torch's LSTM in float32, custom functions) have no forward mode.
 its derivative in u along a deviation t is J t.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,9 +42,20 @@ class DirectionalDerivative:
                 if not _is_missing(error):
                     raise
                 self.missing = str(error).splitlines()[0]
+                warnings.warn(
+                    f"torch has no forward-mode derivative of {_operator(self.missing)}: kind='linear-mc' takes two "
+                    "backward passes in its place, with the same result in more time.",
+                    stacklevel=2,
+                )
         value, pull_back, *_ = vjp(outputs, dict(at))
         push = vjp(lambda vector: pull_back(vector)[0], torch.zeros_like(value))[1]
         return value, push(dict(tangents))[0]
+
+
+def _operator(told: str) -> str:
+    """Return the operator that torch names, or all that it says."""
+    named = re.search(r"forward AD with (\S+)", told)
+    return named[1] if named else f"an operator of this model ({told})"
 
 
 def _is_missing(error: RuntimeError) -> bool:
