@@ -360,7 +360,7 @@ def test_a_model_none_of_whose_layers_is_reached_is_refused() -> None:
 @pytest.mark.parametrize("structure", [*STRUCTURES, *PRESETS])
 def test_only_our_form_of_a_classifier_has_the_activation_prior_by_default(structure: str) -> None:
     """The paper's setting is one preset away, whether it is chosen before the fit or after it."""
-    expected = "activation" if structure == "inf" else "isotropic"
+    expected = "activation" if structure in ("inf", "by-layer", "auto") else "isotropic"
     assert infoform.Laplace(make_model(), "classification", structure=structure).prior.name == expected
     assert infoform.Laplace(make_model(), "regression", structure=structure).prior.name == "isotropic"
     assert infoform.Laplace(make_model(), "classification", structure=structure, prior="isotropic").prior.name == (

@@ -55,14 +55,14 @@ def test_gradient_checkpoints_change_nothing(reentrant: bool) -> None:
 
 
 def test_a_checkpoint_around_a_module_changes_nothing() -> None:
-    from torch.distributed._composable import checkpoint as composable
+    from torch.distributed._composable.checkpoint_activation import checkpoint as composable
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
     model = make()
-    composable(model.block)  # type: ignore[operator]
+    composable(model.block)
     check_same(model)
     wrapped = make()
-    wrapped.block = checkpoint_wrapper(wrapped.block)
+    wrapped.block = checkpoint_wrapper(wrapped.block)  # type: ignore[assignment]
     found = infoform.Laplace(wrapped, "classification").fit([X], progress=False)
     expected = infoform.Laplace(make(), "classification").fit([X], progress=False)
     probs = expected.predict(X, kind="linear").probs

@@ -82,7 +82,7 @@ def _flag(name: str) -> str:
 
 def _value(value: Any) -> Any:
     if isinstance(value, dict):  # options that take a mapping read it as YAML
-        return yaml.safe_dump(value, default_flow_style=True).strip()
+        return yaml.safe_dump(value, default_flow_style=True, sort_keys=False).strip()  # the first match counts
     return [str(item) for item in value] if isinstance(value, list) else value
 
 
