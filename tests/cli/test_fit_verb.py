@@ -52,7 +52,7 @@ def test_the_posterior_is_the_librarys(fitted: Path) -> None:
 def test_a_structure_by_layer_comes_from_the_command_line_or_from_a_file(home: Path, succeed: Call) -> None:
     succeed("fit", "run", *NETWORK, *TREES, "--structure", "{'0': full, '*': {structure: inf, rank: 7}}")
     x, labels = _table()
-    parts = {"0": "full", "*": infoform.Inf(rank=7)}
+    parts: dict[str, str | infoform.Structure] = {"0": "full", "*": infoform.Inf(rank=7)}
     expected = infoform.Laplace(_network(), "classification", structure=parts).fit([(x, labels)], progress=False)
     loaded = infoform.load(Path("run") / "posterior.safetensors", expected.model)
     for name, layer in loaded.posterior().layers.items():

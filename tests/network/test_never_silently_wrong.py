@@ -245,7 +245,7 @@ def test_of_a_graph_given_by_its_edges_the_layers_after_the_last_exchange_alone_
         laplace.fit([(x, edges, torch.zeros(6, OUTPUTS).double())], progress=False)
     assert set(laplace.posterior().layers) == {"head"}
     outputs = model(x, edges)
-    leaves = [model.head.weight, model.head.bias]
+    leaves = [dict(model.named_parameters())[name] for name in ("head.weight", "head.bias")]
     squares = [torch.zeros_like(one) for one in leaves]
     for n in range(6):
         for index in range(OUTPUTS):

@@ -70,8 +70,8 @@ def plan_ranks(
         curves[name] = replace(curve, nbytes=curve.nbytes + prior_bytes(name))  # at any rank
     if not curves and sum(fixed.values()) > budget:
         raise ValueError(
-            f"memory must be at least {sum(fixed.values())} bytes, which layers without a rank take, got {budget}; leave "
-            "layers out with layers=, or choose another structure."
+            f"memory must be at least {sum(fixed.values())} bytes, which layers without a rank take, got {budget}; "
+            "leave layers out with layers=, or choose another structure."
         )
     choices = spend(curves, budget - sum(fixed.values())) if curves else {}
     rows = [
