@@ -41,7 +41,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 }
 OWN = [name for name, one in STRUCTURES.items() if one.posterior.structure == name]  # test_by_layer.py has the other
 CASES = [(name, options) for name in OWN for options in OPTIONS.get(name, [{}])]
-CASES += [(name, options | ({"rank": 5} if name == "inf" else {})) for name, options in PRESETS.values()]
+CASES += [(name, options | ({"rank": 5} if name == "inf" else {})) for name, options in PRESETS.values() if name in OWN]
 
 # the prior of a layer with tau; every prior that a structure must carry
 PRIORS: dict[str, Callable[[Curvature, float], LayerPrior]] = {
