@@ -2,10 +2,15 @@
 
 Every network runs in float64 with random weights. It is fitted ("diag", all Fisher vectors) and predicted ("linear"),
 and both are compared with autograd's Jacobians, for exactly the parameters that `coverage()` says have a posterior.
-`python -m benchmarks.architectures` goes on where it was stopped; a network that ends the process is not tried again.
+Each network has a process of its own, with a limit of time and memory, so that none can end the others.
+`python -m benchmarks.architectures` goes on where it was stopped.
 """
 
 import argparse
+import gc
+import json
+import os
+import resource
 import signal
 import sys
 import time
@@ -27,10 +32,12 @@ from infoform.options import FitOptions
 NAME = "architectures"
 EXAMPLES, OUTPUTS, TOKENS = 4, 2, 7
 NETWORKS = 1  # of each file of timm
-SECONDS = 240  # for one network
+SECONDS = 300  # of CPU time for one network
+GIGABYTES = 8  # of address space for one network, beside what the process has
 LARGEST = 30_000_000  # parameters
 EXACT = 1e-6  # largest relative difference (some models compute their norms in float32)
 LOOSE = 1e-3
+RATIO_BATCHES = 4  # of twice the examples, for the time of a fit
 
 
 class Outputs(nn.Module):
@@ -84,7 +91,40 @@ def judge(model: nn.Module, inputs: dict[str, Tensor] | tuple[Tensor, ...]) -> d
     ]
     found["error"], found["where"] = compare(laplace, model, batch, covered, covariance)
     found["status"] = "exact" if found["error"] < EXACT else "close" if found["error"] < LOOSE else "WRONG"
+    found["ratio"] = fit_ratio(model, inputs)
     return found
+
+
+def fit_ratio(model: nn.Module, inputs: dict[str, Tensor] | tuple[Tensor, ...]) -> float:
+    """Return the CPU time of a fit ("diag", sampled labels, without the self-check) in plain gradient passes."""
+    if isinstance(inputs, dict):
+        double: Any = {name: torch.cat([one, one]) for name, one in inputs.items()}
+        loader = [double] * RATIO_BATCHES
+    else:
+        double = tuple(torch.cat([one, one]) for one in inputs)
+        loader = [(*double, torch.zeros(2 * EXAMPLES, OUTPUTS))] * RATIO_BATCHES
+    batch = read_inputs(double, torch.device("cpu"))
+    options = FitOptions(novelty=False)
+    likelihood = infoform.likelihoods.Regression(noise=1.0)
+
+    def plain() -> None:
+        for _ in range(RATIO_BATCHES):
+            model(*batch.args, **batch.kwargs).square().mean().backward()
+            model.zero_grad(set_to_none=True)
+
+    def fit() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            laplace = infoform.Laplace(model, likelihood, structure="diag", fit_options=options)
+            laplace.fit(loader, progress=False, check=False)
+
+    seconds: dict[str, list[float]] = {"plain": [], "fit": []}
+    for _ in range(3):
+        for name, run in {"plain": plain, "fit": fit}.items():
+            start = time.process_time()
+            run()
+            seconds[name].append(time.process_time() - start)
+    return round(min(seconds["fit"][1:]) / min(seconds["plain"][1:]), 2)
 
 
 def compare(
@@ -259,6 +299,39 @@ MORE_LEFT = (
     "chunk_size",
     "embedding_size",
 )
+FEWEST = (  # of the sizes, where the others do not go together
+    "vocab_size",
+    "num_hidden_layers",
+    "num_layers",
+    "n_layer",
+    "n_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_decoder_layers",
+    "max_position_embeddings",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "num_labels",
+    "attn_implementation",
+    "use_cache",
+    "decoder_start_token_id",
+)
+FEWER = (
+    *FEWEST,
+    "hidden_size",
+    "d_model",
+    "n_embd",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "n_head",
+    "num_heads",
+    "intermediate_size",
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_intermediate_size",
+)
 
 
 def huggingface_networks() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -288,13 +361,16 @@ def huggingface_network(kind: str, name: str, task: str) -> dict[str, Any]:
     import transformers
 
     first: Exception | None = None
-    for leave in ((), MORE_LEFT):
+    for leave in ((), MORE_LEFT, tuple(set(SMALL) - set(FEWER)), tuple(set(SMALL) - set(FEWEST))):
         try:
             torch.manual_seed(0)
             config = transformers.AutoConfig.for_model(kind)
             shrink(config, set(leave))
             config._experts_implementation = "eager"  # others have no float64
-            model = getattr(transformers, name)(config)
+            kind_of_model = getattr(transformers, name)
+            if _parameters_without_memory(kind_of_model, config) > LARGEST:
+                raise ValueError(f"more than {LARGEST:,} parameters")
+            model = kind_of_model(config)
             if sum(parameter.numel() for parameter in model.parameters()) > LARGEST:
                 raise ValueError(f"more than {LARGEST:,} parameters")
             inputs = huggingface_inputs(config, task)
@@ -305,6 +381,15 @@ def huggingface_network(kind: str, name: str, task: str) -> dict[str, Any]:
             continue
         return judge(model, inputs)
     return {"status": "not built", "reason": f"{type(first).__name__}: {first}"[:200]}
+
+
+def _parameters_without_memory(kind_of_model: Any, config: Any) -> int:
+    """Return the number of parameters, or 0 where a model cannot be made without memory."""
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in kind_of_model(config).parameters())
+    except Exception:  # then it is counted when it is made
+        return 0
 
 
 def shrink(config: Any, leave: set[str]) -> None:
@@ -338,24 +423,57 @@ def huggingface_inputs(config: Any, task: str) -> dict[str, Tensor]:
     return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
+def in_own_process(run: Callable[[], dict[str, Any]], *, seconds: int) -> dict[str, Any]:
+    """Return what `run` finds in a process of its own, or what ended that."""
+    gc.collect()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        try:
+            with time_limit(seconds):
+                found = run()
+        except BaseException as error:
+            found = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:300]}
+        os.write(writing, json.dumps(found).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    _, status, used = os.wait4(child, 0)
+    cost = {"seconds": round(used.ru_utime + used.ru_stime, 1), "megabytes": used.ru_maxrss // 1024}
+    if not said:
+        code = os.waitstatus_to_exitcode(status)
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return {"status": "ended the process", "reason": how} | cost
+    return json.loads(said) | cost
+
+
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise TimeoutError(f"more than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    with open("/proc/self/statm") as statm:
+        present = int(statm.read().split()[0]) * resource.getpagesize()
+    most = present + GIGABYTES * 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--only", default="")
-    parser.add_argument("--again", action="store_true", help="try also what was tried before")
+    parser.add_argument(
+        "--again", default="", help="statuses that are tried once more, with commas between them, or 'all'"
+    )
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="of CPU time for one network")
     parser.add_argument("--library", default="", choices=("", "timm", "huggingface"), help="each has a file of its own")
     options = parser.parse_args()
     if options.page:
@@ -374,24 +492,18 @@ def measure(library: str, options: argparse.Namespace) -> None:
     every = dict({"timm": timm_networks, "huggingface": huggingface_networks}[library]())
     results["planned"] = len(every)
     for name, run in every.items():
-        if options.only not in name or (name in networks and not options.again):
+        status = networks.get(name, {}).get("status", "")
+        if options.only not in name or (status and status not in options.again.split(",") and options.again != "all"):
             continue
-        networks[name] = {"status": "ended the process"}
-        write_results(file, results)
-        start = time.perf_counter()
-        try:
-            with time_limit(SECONDS):
-                networks[name] = run()
-        except Exception as error:
-            networks[name] = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:300]}
+        networks[name] = in_own_process(run, seconds=options.seconds)
         one = networks[name]
-        one["seconds"] = round(time.perf_counter() - start, 1)
         write_results(file, results)
         print(
             name,
             one["status"],
             one.get("error"),
             one.get("share"),
+            one.get("ratio"),
             one.get("reason", ""),
             one.get("held", ""),
             flush=True,

@@ -29,10 +29,18 @@ def page(*, examples: int, outputs: int, largest: int) -> str:
         was_wrong="is" if count["WRONG"] == 1 else "are",
         timm=_judged(found["timm"]),
         huggingface=_judged(found["huggingface"]),
-        left=sum(one["planned"] for one in results.values()) - len(every),
-        ended=count["ended the process"],
+        left=_not_tried(sum(one["planned"] for one in results.values()) - len(every), count),
         summary=table(
-            ["", "exact", "refused", "silently wrong", "not built, too large or too slow", "median share"], rows
+            [
+                "",
+                "exact",
+                "refused",
+                "silently wrong",
+                "not built, too large or too slow",
+                "median share",
+                "median fit",
+            ],
+            rows,
         ),
         held=sum(one.get("held_layers", 0) > 0 for one in every.values() if one["status"] in ("exact", "close")),
         tolerance=f"{max(one['error'] for one in every.values() if one['status'] in ('exact', 'close')):.0e}",
@@ -54,7 +62,17 @@ def _row(networks: Mapping[str, Mapping[str, Any]]) -> list[str]:
     median = f"{shares[len(shares) // 2]:.0%}" if shares else ""
     other = len(networks) - sum(count[status] for status in JUDGED)
     exact = count["exact"] + count["close"]
-    return [str(exact), str(count["refused"]), str(count["WRONG"]), str(other), median]
+    ratios = sorted(one["ratio"] for one in networks.values() if "ratio" in one)
+    fit = f"{ratios[len(ratios) // 2]:.1f} passes" if ratios else ""
+    return [str(exact), str(count["refused"]), str(count["WRONG"]), str(other), median, fit]
+
+
+def _not_tried(left: int, count: Counter[str]) -> str | None:
+    """Say how many networks are missing, and how many ran out of time or memory."""
+    parts = [f"{left} were not tried"] if left else []
+    failed = count["failed"] + count["ended the process"]
+    parts += [f"{failed} ran out of the time or memory that one network gets here"] if failed else []
+    return " and ".join(parts) + "." if parts else None
 
 
 def _networks(networks: Mapping[str, Mapping[str, Any]]) -> str:
@@ -63,8 +81,9 @@ def _networks(networks: Mapping[str, Mapping[str, Any]]) -> str:
         share = f"{one['share']:.1%}" if "share" in one else ""
         error = f"{one['error']:.0e}" if "error" in one else ""
         held = str(one["held_layers"]) if one.get("held_layers") else ""
-        lines.append([f"`{_short(name)}`", one["status"], share, error, held])
-    return table(["network", "", "share", "largest difference", "layers held fixed"], lines)
+        ratio = f"{one['ratio']:.1f}" if "ratio" in one else ""
+        lines.append([f"`{_short(name)}`", one["status"], share, error, held, ratio])
+    return table(["network", "", "share", "largest difference", "layers held fixed", "fit"], lines)
 
 
 def _short(name: str) -> str:
