@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from infoform.options import FitOptions
     from infoform.planner import plan
     from infoform.planning.plan import Plan
-    from infoform.posteriors import Diag, Efb, Full, Inf, Kfac, LayerPosterior, Structure, get_structure
+    from infoform.posteriors import ByLayer, Diag, Efb, Full, Inf, Kfac, LayerPosterior, Structure, get_structure
     from infoform.posteriors.network_posterior import Posterior
     from infoform.prediction import Novelty, Prediction
     from infoform.priors import Activation, Isotropic, LayerPrior, Prior
