@@ -5,8 +5,8 @@
     python -m benchmarks.front_page
 
 draws docs/images/front.svg as the demo draws it, from benchmarks/results/demo.json, and writes the table between two
-marks of both pages, from benchmarks/results/answers.json: the scores of a public network, and what an answer costs.
-Nothing is measured here.
+marks of both pages: the scores of a public network from results/cifar10-resnet.json, and what an answer costs from
+benchmarks/results/answers.json. Nothing is measured here.
 """
 
 import argparse
@@ -19,17 +19,21 @@ from benchmarks.common import ROOT, read_results, write_results
 
 from infoform.demo.answers import AnswerRow
 from infoform.demo.front import draw_front
+from infoform.experiments.public_resnets.settings import ALL_LAYERS, NOVEL, PLAIN, TEMPERATURE
 from infoform.pages.markdown import table
+from infoform.records.study_result import Result
 
+SCORES = ROOT / "results" / "cifar10-resnet.json"
 PICTURE = ROOT / "docs" / "images" / "front.svg"
 PAGES = (ROOT / "docs" / "index.md", ROOT / "README.md")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-NETWORK, BATCH = "resnet20", 128
+NETWORK, DEPTH, BATCH = "resnet20", 20, 128
+UNKNOWN = "SVHN"
 ROWS = {  # row of the table -> rows of the scores and of the costs
-    "network alone": ("plain", None),
-    "temperature scaling": ("temperature", "temperature"),
-    "infoform, last layer": ("last tau+T", "last"),
-    "infoform, all layers": ("all tau+T", "linear"),
+    "network alone": (PLAIN, None),
+    "temperature scaling": (TEMPERATURE, "temperature"),
+    "infoform, last layer": (NOVEL, "last"),
+    "infoform, all layers": (ALL_LAYERS, "linear"),
 }
 
 
@@ -48,17 +52,22 @@ def main() -> None:
 
 def measured() -> str:
     """Return the table of the front page, as Markdown."""
-    found = read_results("answers")
-    scores, costs = found["quality"][NETWORK], found["latency"][NETWORK]
-    lines = [
-        [
-            title,
-            *(f"{scores[row][key]:.3f}" for key in ("nll", "ece", "auroc")),
-            "1" if cost is None else _cost(costs[f"{cost}, {BATCH}"]),
-        ]
-        for title, (row, cost) in ROWS.items()
-    ]
-    return table(["ResNet-20, CIFAR-10", "NLL", "calibration error", "AUROC, street numbers", "cost"], lines)
+    scores = Result.load(SCORES).pieces
+    costs = read_results("answers")["latency"][NETWORK]
+    lines = []
+    for title, (row, cost) in ROWS.items():
+        found = scores[f"{row} {DEPTH}"]
+        by_sign = found["apart"][UNKNOWN]
+        lines.append(
+            [
+                title,
+                *(f"{found[key]:.3f}" for key in ("nll", "ece")),
+                *(f"{by_sign[sign]['auroc']:.3f}" if sign in by_sign else "–" for sign in ("entropy", "novelty")),
+                "1" if cost is None else _cost(costs[f"{cost}, {BATCH}"]),
+            ]
+        )
+    titles = ["NLL", "calibration error", "AUROC, entropy", "AUROC, novelty", "cost"]
+    return table(["ResNet-20, CIFAR-10", *titles], lines)
 
 
 def picture() -> str:

@@ -27,7 +27,8 @@ def test_every_table_and_figure_of_the_source_is_listed_in_order() -> None:
 
 def test_every_item_has_a_counterpart_and_every_experiment_an_item() -> None:
     assert all(bool(item.experiments) != bool(item.instead) for item in ITEMS)
-    assert {name for item in ITEMS for name in item.experiments} == set(EXPERIMENTS)
+    beyond = {"cifar10-resnet"}  # networks of others, which the paper does not have
+    assert {name for item in ITEMS for name in item.experiments} == set(EXPERIMENTS) - beyond
     for item in ITEMS:
         for name in item.experiments:
             named = get_experiment(name).reproduces

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from infoform.common.tensor_file import write_tensors
 from infoform.comparing.answers import Answered
 from infoform.experiments.public_resnets.pictures import Batches, Pictures
 from infoform.prediction import Prediction
@@ -33,7 +34,7 @@ class CrossFitted:
         for name, one in self.unknown.items():
             tensors |= {f"unknown/{name}/{key}": value for key, value in one.tensors().items()}
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({name: value.contiguous() for name, value in tensors.items()}, path)
+        write_tensors(path, {name: value.contiguous() for name, value in tensors.items()})
 
     @classmethod
     def load(cls, path: Path) -> "CrossFitted":

@@ -6,9 +6,10 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from infoform.common.tensor_file import write_tensors
 from infoform.data import cifar10, imagenet, mnist, paintings, svhn
 from infoform.data.images import Images, spaced
 from infoform.experiments.networks import cifar_resnets
@@ -72,7 +73,7 @@ class Pictures:
             )  # reading photographs takes long
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                save_file({"pixels": makers[name]().contiguous()}, path)
+                write_tensors(path, {"pixels": makers[name]().contiguous()})
             pixels = load_file(path)["pixels"]
             if slow or name != SVHN:
                 pixels = pixels[spaced(len(pixels), most)]

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import infoform
 from infoform.baselines import SWAG
+from infoform.common.tensor_file import write_tensors
 from infoform.comparing.answers import Answered
 from infoform.experiments.method import Method
 from infoform.experiments.networks import cifar_resnets
@@ -230,7 +231,7 @@ class Run:
             with torch.no_grad():
                 outputs = {name or "known": torch.cat([self.model(x) for x in one]) for name, one in sets.items()}
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(outputs, path)
+            write_tensors(path, outputs)
         found = load_file(path)
         return found.pop("known"), found
 

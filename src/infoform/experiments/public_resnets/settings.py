@@ -12,9 +12,9 @@ LAST_LAYER, LAST_STAGE = "last-layer", "last-stage"  # `inf` of these layers alo
 PEER_LAST, PEER_ALL = "laplace-torch-last", "laplace-torch-all"
 NOVEL = f"{LAST_LAYER} activation linear validation"  # whose predictions have the novelty that tables show
 ALL_LAYERS, STAGE = "inf activation linear validation", f"{LAST_STAGE} activation linear validation"
-CHEAP = (
-    PLAIN,
+CHEAP = (  # what others are compared with first
     TEMPERATURE,
+    PLAIN,
     NOVEL,
     f"{LAST_LAYER} isotropic linear validation",
 )
@@ -39,9 +39,11 @@ FULL_METHODS = tuple(
     for method in group
 )
 METHODS = (  # what a run does where no other is asked for; `--full` does all
-    *(f"{method} {depth}" for depth in DEPTHS for method in (PLAIN, TEMPERATURE, NOVEL)),
+    *(f"{method} {depth}" for depth in DEPTHS for method in (TEMPERATURE, PLAIN, NOVEL)),
     f"{LAST_LAYER} isotropic linear validation 20",
     f"{STAGE} 20",
+    f"{ALL_LAYERS} 20",
+    f"{STAGE} 56",
 )
 
 
