@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from infoform.layers import LAYERS
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests that start JAX last: its threads do not survive a fork, and other tests fork."""
@@ -18,6 +20,16 @@ def no_threads_of_jax(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if not before and request.node.get_closest_marker("starts_jax") is None:
         assert not _jax_runs(), "this test starts JAX, whose threads do not survive a fork; mark it with starts_jax."
+
+
+@pytest.fixture(autouse=True)
+def no_rule_of_an_earlier_user() -> Iterator[None]:
+    """Forget the rules that a test has registered, as an example of the documentation does."""
+    before = dict(LAYERS)
+    yield
+    if before != LAYERS:
+        LAYERS.clear()
+        LAYERS.update(before)
 
 
 @pytest.fixture(autouse=True)

@@ -88,6 +88,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Activation",
     "BadFileError",
+    "ByLayer",
     "Classification",
     "Conformal",
     "Coverage",

@@ -1,5 +1,6 @@
 """Several threads predict with one object: every answer is that of a single thread, and the model is as it was."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +12,15 @@ import infoform
 from flat import flat_laplace
 
 THREADS, TIMES = 8, 6
+
+
+@pytest.fixture(autouse=True)
+def one_thread_an_operation() -> Iterator[None]:
+    """Have sums in one order: with more, BLAS takes as many as are free, and the last digit depends on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def network(kind: str) -> nn.Module:

@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 
 from peft import PeftModel, get_peft_model_state_dict
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from infoform.common.checks import check_whole
+from infoform.common.tensor_file import write_tensors
 from infoform.laplace import Laplace
 
 WEIGHTS = "adapter_model.safetensors"
@@ -73,7 +73,7 @@ def _write(folder: Path, model: PeftModel, adapter: str, state: dict[str, Tensor
     config.inference_mode = True
     config.save_pretrained(str(folder))
     tensors = {key: one.detach().cpu().contiguous().clone() for key, one in state.items()}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, tensors, metadata={"format": "pt"})
     return folder
 
 

@@ -88,7 +88,7 @@ class ByLayer(Structure):
         return " ".join(dict.fromkeys(one.warning for _, one in self._structures if one.warning))
 
     def statistics(self) -> StatisticsRequest:
-        """Return what all parts together need; `request` asks for less, layer by layer."""
+        # what all parts together need; `request` asks for less, layer by layer
         found = StatisticsRequest(block=bool(self.exact))
         for _, one in self._structures:
             found = found | self._with_rank(one).statistics()
@@ -121,7 +121,7 @@ class ByLayer(Structure):
             self.of_layer(name, shape).check_layers({name: shape}, block_limit=block_limit)
 
     def default_prior(self, likelihood: Likelihood) -> str:
-        """Return the default of the last part, which most layers have."""
+        # that of the last part, which most layers have
         return self._structures[-1][1].default_prior(likelihood)
 
     def with_layer_ranks(self, ranks: Mapping[str, int]) -> "ByLayer":
