@@ -58,3 +58,15 @@ def test_what_is_no_rule_or_takes_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match="'linear' is the name of LinearRule"):
         infoform.register_rule("linear", HalvedRule())
     assert issubclass(type(LAYERS["norm"]), ScaleRule)
+
+
+class HalfSparseRule(HalvedRule):
+    sparse: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("method", ["row_indices", "row_gradients"])
+def test_a_sparse_rule_without_its_methods_is_told_which_it_lacks(method: str) -> None:
+    x = torch.ones(2, 4)
+    arguments = (Halved(), x) if method == "row_indices" else (Halved(), x, torch.ones(2, 3))
+    with pytest.raises(TypeError, match=f"HalfSparseRule is sparse=True, and such a rule must have {method}"):
+        getattr(HalfSparseRule(), method)(*arguments)

@@ -192,7 +192,9 @@ class LayerRule(ABC):
         Returns:
             Numbers of rows; the same may come several times.
         """
-        raise NotImplementedError
+        raise TypeError(
+            f"{type(self).__name__} is sparse=True, and such a rule must have row_indices; add it, or drop sparse."
+        )
 
     def row_gradients(self, module: nn.Module, x: Tensor, g: Tensor) -> Tensor:  # (N, ...), (N, ...) -> (N, S, A)
         """Return the gradients of these rows, where the rule is `sparse`.
@@ -205,7 +207,9 @@ class LayerRule(ABC):
         Returns:
             One row for each of `row_indices`.
         """
-        raise NotImplementedError
+        raise TypeError(
+            f"{type(self).__name__} is sparse=True, and such a rule must have row_gradients; add it, or drop sparse."
+        )
 
     def pooled(self, module: nn.Module, x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, ...) -> (N, D)
         """Return what novelty looks at: one row an example, of the inputs as they are or pooled over positions.
