@@ -41,6 +41,14 @@ def test_the_network_alone_is_a_rival_but_no_choice() -> None:
     assert smallest_as_good(trials, standard_errors=1.0, seed=0) == 1
 
 
+def test_a_difference_below_a_thousandth_counts_for_nothing() -> None:
+    """A posterior that costs every example the same has no error of its cost, and only the largest τ would be as good."""
+    base = torch.rand(200)
+    trials = [scored(10.0**power, base + 0.05 / 10**power) for power in range(6)] + [scored(math.inf, base)]
+    assert smallest_as_good(trials, standard_errors=1.0, seed=0) == 2
+    assert smallest_as_good(trials, standard_errors=0.0, seed=0) == 5
+
+
 def cautious() -> tuple[nn.Module, Data, Data, Tensor]:
     """Return a network that is not over-confident, since it was trained shortly, and inputs far from its data."""
     torch.manual_seed(0)
@@ -67,6 +75,30 @@ def test_a_classifier_stays_uncertain_far_from_its_data() -> None:
     assert "was taken" in laplace.tuning_note
     laplace.tune(validation, standard_errors=0, progress=False)
     assert float(laplace.predict(far).mutual_information.mean()) < float(unknown.mutual_information.mean())
+
+
+@pytest.mark.parametrize("structure", ["inf", "diag", "kfac"])
+def test_a_posterior_that_costs_a_little_on_every_example_is_not_erased(structure: str) -> None:
+    """An under-confident network is made worse by any posterior, a little and everywhere."""
+    torch.manual_seed(1)
+    x = torch.cat([torch.randn(60, 3) + shift for shift in (0.0, 2.0, 4.0)])
+    y = torch.arange(3).repeat_interleave(60)
+    order = torch.randperm(180)
+    x, y = x[order], y[order]
+    model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(15):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x[:90]), y[:90]).backward()
+        optimizer.step()
+    laplace = infoform.Laplace(model, "classification", structure=structure).fit([(x[:90], y[:90])], progress=False)
+    laplace.tune([(x[90:], y[90:])], progress=False)
+    assert laplace.plain_trial is not None
+    least = min(trial.scores["nll"] for trial in [*laplace.trials, laplace.plain_trial])
+    taken = next(one for one in laplace.trials if one.prior_precision == laplace.prior_precision)
+    smaller = [one.scores["nll"] for one in laplace.trials if one.prior_precision < taken.prior_precision]
+    assert all(score - least > 1e-3 for score in smaller[-1:])  # else the next smaller τ would have been as good
+    assert float(laplace.predict(x[90:] * 10).mutual_information.mean()) > 1e-4
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

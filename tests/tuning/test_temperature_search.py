@@ -228,7 +228,7 @@ def test_a_temperature_that_is_not_searched_stays_and_counts() -> None:
     assert taken.scores["nll"] == pytest.approx(float(functional.nll_loss(probs.log(), y[40:])), rel=1e-5)
 
 
-def test_answers_that_are_all_right_are_not_sharpened() -> None:
+def test_answers_that_are_all_right_are_sharpened_no_further_than_one_mistake_allows() -> None:
     torch.manual_seed(0)
     x = torch.randn(80, 2, dtype=torch.float64)
     y = (x[:, 0] > 0).long()
@@ -237,6 +237,30 @@ def test_answers_that_are_all_right_are_not_sharpened() -> None:
         model.weight.copy_(torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
         model.bias.zero_()
     laplace = infoform.Laplace(model, "classification").fit([(x[:40], y[:40])], progress=False)
+    laplace.tune([(x[40:], y[40:])], progress=False)
+    logits = model(x[40:]).detach()
+
+    def expected(temperature: float) -> float:  # the loss, if one of so many answers were wrong
+        logs = (logits / temperature).log_softmax(1)
+        right, wrong = (-logs.gather(1, one[:, None]).mean() for one in (y[40:], 1 - y[40:]))
+        return float(right + wrong / len(logits))
+
+    grid = torch.logspace(-1.2, 1.2, 2001, dtype=torch.float64).tolist()
+    assert laplace.plain_trial is not None
+    assert laplace.plain_trial.temperature == pytest.approx(min(grid, key=expected), rel=0.01)
+    assert 1 / 16 < laplace.plain_trial.temperature < 1
+
+
+def test_labels_that_are_all_right_are_not_sharpened() -> None:
+    """Several labels an example: which of them would be the mistake is not said, so their loss falls for ever."""
+    torch.manual_seed(0)
+    x = torch.randn(80, 2, dtype=torch.float64)
+    y = (x > 0).double()
+    model = nn.Linear(2, 2).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.eye(2))
+        model.bias.zero_()
+    laplace = infoform.Laplace(model, "multilabel").fit([(x[:40], y[:40])], progress=False)
     laplace.tune([(x[40:], y[40:])], progress=False)
     assert laplace.plain_trial is not None
     assert laplace.plain_trial.temperature >= 1

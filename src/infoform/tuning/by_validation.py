@@ -24,6 +24,7 @@ from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.over_loader import outputs_under
 from infoform.predicting.predictor import Predictor
 from infoform.predicting.raw_outputs import RawOutputs
+from infoform.tuning.choice import NEGLIGIBLE
 from infoform.tuning.comparison import Compared, Comparison
 from infoform.tuning.halving import Round, halve, rounds
 from infoform.tuning.kept_outputs import KeptOutputs, LastingTrials, outputs_beside
@@ -315,8 +316,8 @@ class ValidationSearch:
         if chosen is not best:
             notes.append(
                 f"τ = {chosen.prior_precision:.3g} was taken, with {objective} {chosen.scores[objective]:.4g}: no "
-                f"smaller τ is within {self.standard_errors:g} standard error(s) of the best, {least:.4g}, and a "
-                "smaller τ keeps more uncertainty for inputs unlike these."
+                f"smaller τ is within {self.standard_errors:g} standard error(s) or {NEGLIGIBLE:g} of the best, "
+                f"{least:.4g}, and a smaller τ keeps more uncertainty for inputs unlike these."
             )
             if search.at_edge(self._searched(chosen)):
                 notes.append(

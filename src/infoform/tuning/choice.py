@@ -2,8 +2,10 @@
 
 Where the score hardly depends on τ the best trial is a matter of chance, and a large τ erases the uncertainty that a
 smaller one keeps for inputs unlike the data. So the smallest τ is taken whose score is within a standard error of the
-best one's; the error is that of their difference on the same examples, by a bootstrap over examples. The
-calibration error is no mean over examples, and its best itself is taken.
+best one's; the error is that of their difference on the same examples, by a bootstrap over examples. Where a posterior
+costs every example a little, that error shrinks as fast as the difference while τ grows, and no τ but the largest would
+be within it: a difference below a thousandth counts for nothing, however sure it is. The calibration error is no mean
+over examples, and its best itself is taken.
 """
 
 import math
@@ -16,6 +18,7 @@ from torch import Tensor
 from infoform.tuning.losses import Terms
 
 RESAMPLES = 400
+NEGLIGIBLE = 1e-3  # of a mean over examples: a thousandth of a nat is 0.1 % of the right answer's probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class Scored:
 def smallest_as_good(
     trials: Sequence[Scored], *, standard_errors: float, seed: int, examples: int | None = None
 ) -> int:
-    """Return the place of the smallest finite τ whose score is within so many standard errors of the best.
+    """Return the place of the smallest finite τ whose score is within so many standard errors, or a hair, of the best.
 
     Args:
         trials: With one of a finite τ at least; scores that are not finite do not count.
@@ -52,9 +55,10 @@ def smallest_as_good(
     counts = _resampled_counts(len(trials[best].terms.values), seed=seed).to(trials[best].terms.values)
     shrink = 1.0 if examples is None else math.sqrt(counts.shape[1] / examples)
     at_best = trials[best].terms.resampled(counts)
+    negligible = NEGLIGIBLE if standard_errors > 0 and counts.shape[1] > 1 else 0.0
     for place in candidates:
         error = shrink * float((trials[place].terms.resampled(counts) - at_best).std(correction=0))
-        if trials[place].score - trials[best].score <= standard_errors * error:
+        if trials[place].score - trials[best].score <= max(standard_errors * error, negligible):
             return place
     return min(candidates, key=lambda place: trials[place].score)
 

@@ -73,7 +73,8 @@ class Scorer:
                 undo what too small a τ does, and is not looked at.
 
         Where the network is right on all of the examples, they do not tell how sure it may be: the loss falls for
-        ever as the answers get surer. Then one mistake is expected among them, and no temperature below 1 looked at.
+        ever as the answers get surer. Then one mistake is expected among them; where that cannot be (labels that are
+        not one of many, the calibration error), no temperature below 1 is looked at.
         """
         if not _is_finite(raw):
             return Profile(raw, 1.0, None)
@@ -84,7 +85,7 @@ class Scorer:
             value = self.spread.temperature
         if value is None:
             least = min(1.0, plain.value) if plain is not None and self.spread.free == "temperature" else 0.0
-            if self.spread.free == "temperature" and all_right(raw.plain, targets):
+            if self.spread.free == "temperature" and self._tells_no_mistake(raw, targets):
                 least = 1.0
             value = best_temperature(lambda one: terms_at(one).score(), near=near, roughly=roughly, least=least)
         if answers_at is None:
@@ -131,7 +132,7 @@ class Scorer:
     def _terms_of(self, raw: RawOutputs, targets: Tensor) -> Callable[[Answers], Terms]:
         """Return what gives the terms of answers to these examples."""
         terms_of = TERMS[self.objective]
-        if not self._has_own_scores and self._expects_a_mistake(raw, targets):
+        if self._expects_a_mistake(raw, targets):
             seconds = raw.plain.topk(2, dim=1).indices[:, 1].to(targets.device)
             return lambda answers: with_one_mistake(terms_of, answers, targets, seconds)
         return lambda answers: terms_of(answers, targets)
@@ -148,8 +149,12 @@ class Scorer:
 
     def _expects_a_mistake(self, raw: RawOutputs, targets: Tensor) -> bool:
         """Whether the examples are all right, and so tell nothing of what it costs to be sure and wrong."""
-        likelihood = self.spread.predictor.likelihood
-        return likelihood.one_of_many and self.objective != "ece" and all_right(raw.plain, targets)
+        one_of_many = self.spread.predictor.likelihood.one_of_many and not self._has_own_scores
+        return one_of_many and self.objective != "ece" and all_right(raw.plain, targets)
+
+    def _tells_no_mistake(self, raw: RawOutputs, targets: Tensor) -> bool:
+        """Whether the loss falls for ever as answers get surer: all are right, and no mistake can be expected."""
+        return all_right(raw.plain, targets) and not self._expects_a_mistake(raw, targets)
 
     def _scores(self, profile: Profile, targets: Tensor) -> dict[str, float]:
         """Return all scores."""
