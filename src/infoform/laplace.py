@@ -449,8 +449,8 @@ class Laplace:
             noise: Where the free noise of a regression comes from: "validation" (the default with validation data,
                 together with τ), "residuals" of the fitted data (the default without), or "evidence".
             temperature: On validation data, whether T is searched together with τ; it is, where outputs are logits.
-            standard_errors: How far from the best score that of the chosen τ may be, or a thousandth where that is more;
-                0 takes the best.
+            standard_errors: How far from the best score that of the chosen τ may be (a thousandth at least); 0 takes
+                the best.
             method: "grid", "random", "halving" (random pairs, most of which see a part of the data only) or "optuna".
             trials: How many pairs (N, τ) are tried.
             exact_trials: At how many τ, at most, all validation data are predicted; outputs at the others are combined

@@ -42,7 +42,7 @@ def test_the_network_alone_is_a_rival_but_no_choice() -> None:
 
 
 def test_a_difference_below_a_thousandth_counts_for_nothing() -> None:
-    """A posterior that costs every example the same has no error of its cost, and only the largest τ would be as good."""
+    """A posterior that costs every example the same has no error of its cost: only the largest τ would be as good."""
     base = torch.rand(200)
     trials = [scored(10.0**power, base + 0.05 / 10**power) for power in range(6)] + [scored(math.inf, base)]
     assert smallest_as_good(trials, standard_errors=1.0, seed=0) == 2
