@@ -32,10 +32,10 @@ from infoform.options import FitOptions
 NAME = "architectures"
 EXAMPLES, OUTPUTS, TOKENS = 4, 2, 7
 NETWORKS = 1  # of each file of timm
-SECONDS = 300  # of CPU time for one network
+SECONDS = 150  # of CPU time for one network
 GIGABYTES = 8  # of address space for one network, beside what the process has
 LARGEST = 60_000_000  # parameters
-ALL_SECONDS = 60  # of CPU time for the default layers: where that took longer, all layers are not judged
+ALL_SECONDS = 15  # of CPU time for the default layers: where that took longer, all layers are not judged
 EXACT = 1e-6  # largest relative difference (some models compute their norms in float32)
 LOOSE = 1e-3
 RATIO_BATCHES = 4  # of twice the examples, for the time of a fit
@@ -134,7 +134,7 @@ def fit_ratio(model: nn.Module, inputs: dict[str, Tensor] | tuple[Tensor, ...]) 
             laplace.fit(loader, progress=False, check=False)
 
     seconds: dict[str, list[float]] = {"plain": [], "fit": []}
-    for _ in range(3):
+    for _ in range(2):
         for name, run in {"plain": plain, "fit": fit}.items():
             start = time.process_time()
             run()
@@ -517,7 +517,7 @@ def main() -> None:
     if options.page:
         write_page("networks", page(examples=EXAMPLES, outputs=OUTPUTS, largest=LARGEST))
         return
-    for library in ("timm", "huggingface"):
+    for library in ("huggingface", "timm"):
         if options.library in ("", library):
             measure(library, options)
 
