@@ -441,3 +441,86 @@ def test_the_number_of_examples_comes_from_the_outputs(case: str) -> None:
         assert targets.tolist() == [0, 1, 2, 0] * 2
         torch.testing.assert_close(several.value[4:], prediction.value)
     assert len(laplace.novelty(dict(named))) == 4
+
+
+class LargeBatches(nn.Module):
+    """Does to more than eight examples what it does not to fewer."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.first, self.head, self.what = nn.Linear(5, 4), nn.Linear(4, OUTPUTS), what
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) <= 8:
+            return self.head(self.first(x).tanh())  # type: ignore[no-any-return]
+        if self.what == "flips":
+            return self.head(self.first(x.flip(0)).tanh().flip(0))  # type: ignore[no-any-return]
+        hidden = self.first(x)
+        return self.head((hidden - hidden.mean(0)).tanh())  # type: ignore[no-any-return]
+
+
+class FullExperts(nn.Module):
+    """Experts that take three examples each, and leave the others as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.head = nn.Linear(5, 2), nn.Linear(5, OUTPUTS)
+        self.experts = nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 5)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        gates = self.gate(x).softmax(1)
+        out = x
+        for number, expert in enumerate(self.experts):
+            rows = (gates.argmax(1) == number).nonzero()[:3, 0]
+            out = out.index_add(0, rows, expert(x[rows]).tanh() * gates[rows, number, None])
+        return self.head(out)  # type: ignore[no-any-return]
+
+
+def test_a_fit_is_refused_where_only_a_large_batch_mixes_its_examples() -> None:
+    for build in (lambda: LargeBatches("centres"), FullExperts):
+        with pytest.raises(ValueError, match="outputs of an example must not depend on the other examples"):
+            fitted(make(build), [inputs(24, 5)])
+
+
+def test_a_layer_whose_examples_change_places_in_large_batches_alone_is_held_fixed() -> None:
+    model, x = make(lambda: LargeBatches("flips")), inputs(12, 5)
+    with pytest.warns(UserWarning, match="'first' is held fixed"):
+        laplace = fitted(model, [x])
+    assert set(laplace.posterior().layers) == {"head"}
+    check_exact(laplace, x, x)
+
+
+def test_a_prediction_looks_anew_at_batches_of_another_order_of_size() -> None:
+    model, x = make(lambda: LargeBatches("flips")), inputs(7, 5)
+    laplace = fitted(model, [x])
+    check_exact(laplace, x, x)
+    with pytest.warns(UserWarning, match="'first' does not keep the examples of a batch apart"):
+        check_exact(laplace, x, inputs(12, 5))
+
+
+class Mapped(nn.Module):
+    """Runs a layer inside vmap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(5, 4), nn.Linear(4, OUTPUTS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.vmap(lambda one: self.first(one).tanh())(x))  # type: ignore[no-any-return]
+
+
+def test_a_layer_inside_vmap_is_held_fixed() -> None:
+    model, x = make(Mapped), inputs(6, 5)
+    with pytest.warns(UserWarning, match="'first' is held fixed: the model runs it inside torch.vmap"):
+        laplace = fitted(model, [x])
+    assert set(laplace.posterior().layers) == {"head"}
+    check_exact(laplace, x, x)
+
+
+def test_a_model_that_draws_random_numbers_is_said_to() -> None:
+    class Noisy(LargeBatches):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head((self.first(x) + torch.randn(len(x), 4).to(x)).tanh())  # type: ignore[no-any-return]
+
+    with pytest.warns(UserWarning, match="the model draws random numbers even in evaluation mode"):
+        fitted(make(lambda: Noisy("")), [inputs(6, 5)])

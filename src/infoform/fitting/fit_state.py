@@ -178,5 +178,5 @@ def _why_unreached(name: str, progress: PassProgress) -> str:
     if name in progress.without_gradient:
         return "it ran under torch.no_grad() during the fit"
     if name in progress.called:
-        return "no gradient reached it during the fit: its output does not influence the model's outputs"
+        return "no gradient reached it during the fit: its output does not reach the model's outputs, or is detached"
     return "its forward was never called during the fit"

@@ -21,6 +21,11 @@ DEPENDENT = (
     "model's forward (a mean or norm over the batch, a graph whose nodes are the examples), or fit on batches of one."
 )
 
+RANDOM = (
+    "the model draws random numbers even in evaluation mode, so that its outputs and gradients are those of one draw, "
+    "and those of single examples were not compared; switch the noise off where the model is evaluated."
+)
+
 
 @dataclass
 class LayerCheck:
@@ -64,6 +69,8 @@ class LayerCheck:
                 "to fit without the comparison.",
                 stacklevel=2,
             )
+        if verdict.random:
+            warnings.warn(RANDOM, stacklevel=2)
         self.divisible = self.divisible and verdict.divisible
         capture.axes.update(verdict.axes)
         for name, reason in verdict.odd.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.func import functional_call
 
 from infoform.common.shared_setting import SharedSetting
@@ -50,6 +51,8 @@ class Call:
 
 
 OVERWRITTEN = "its inputs are overwritten in place later in the forward pass, so that its gradients cannot be had"
+
+TRANSFORMED = "the model runs it inside torch.vmap or another function of torch.func, where its examples cannot be seen"
 
 # takes a layer's name and its calls of one backward pass
 GradientSink = Callable[[str, list[Call]], None]
@@ -195,6 +198,9 @@ class Capture:
 
     def _tap(self, name: str, module: nn.Module, inputs: Tensor, output: Tensor) -> Tensor:
         if not self.taps:
+            return output
+        if is_functorch_wrapped_tensor(output) or is_functorch_wrapped_tensor(inputs):
+            self.odd[name] = TRANSFORMED
             return output
         if self.axes.get(name) == SHARED and len(inputs) == 1 and self._size > 1:
             inputs = inputs.expand(self._size, *inputs.shape[1:])

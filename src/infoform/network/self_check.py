@@ -1,10 +1,11 @@
 """A self-check: the gradients that a capture has of a few examples against autograd's of the same examples.
 
-A capture takes it that the first axis is the example and that a module's call is the only use of its weight. Here a few
-examples of a batch run together through the tapped network, and once more in pairs (torch's batch norm errs for one
-example alone, and one example would not show a permutation) with the weights' gradients by autograd. For each layer the
-arrangement of its examples is found that agrees (batch_axis.py), or the layer has none. Where numbers differ by more
-than their rounding the check is made again in float64, so that rounding alone never speaks against a network.
+A capture takes it that the first axis is the example and that a module's call is the only use of its weight. Here a
+batch runs through the tapped network as it is (a few of its examples would not show what a network does to many, as
+experts do that take no more than so many), and a few of its examples once more in pairs (torch's batch norm errs for
+one example alone, and one example would not show a permutation) with the weights' gradients by autograd. For each layer
+the arrangement of its examples is found that agrees (batch_axis.py), or the layer has none. Where numbers differ by
+more than their rounding the check is made again in float64, so that rounding alone never speaks against a network.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +21,11 @@ from torch.func import functional_call
 from infoform.common.randomness import isolated
 from infoform.network.batch_axis import AXES, FIRST, SHARED, arranged
 from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs, select_rows_beside, squares
-from infoform.network.capture import OVERWRITTEN, Call, Capture
+from infoform.network.capture import Call, Capture
 from infoform.network.layer import Layer
 from infoform.network.one_example_norm import repaired_batch_norm
 
-TOGETHER = 5  # examples that run together
-CHECKED = 4  # of them that are compared, in pairs
+CHECKED = 4  # examples that are compared, in pairs
 ROUNDING = {torch.float64: 1e-4, torch.float32: 1e-3}  # relative differences that are looked at no further; others 2 %
 IN_DOUBLE = 1e-3  # relative differences that count in float64 (some models compute their norms in float32 even then)
 WITHOUT_DOUBLE = {torch.float32: 0.05}  # that count where the model does not run in float64; others 20 %
@@ -44,6 +44,7 @@ class Verdict:
     odd: Mapping[str, str] = field(default_factory=dict)  # why a layer's captured gradients are wrong, by layer
     dependent: bool = False  # whether outputs depend on the rest of the batch
     divisible: bool = True  # whether examples can be taken out of the batch
+    random: bool = False  # whether the model draws random numbers, so that nothing was compared with fewer examples
     trouble: str = ""  # why the check could not be made, if it could not
 
 
@@ -53,16 +54,16 @@ def check_network(
     batch: Batch,
     check_outputs: Callable[[Tensor], Tensor],
     *,
-    together: int = TOGETHER,
+    together: int | None = None,
 ) -> Verdict:
     """Compare the captured gradients of a few examples with autograd's.
 
     Args:
         capture: the network with these layers tapped; it is left as found.
         layers: the layers by name.
-        batch: at least one example; a few of them are used, all where they cannot be taken apart.
+        batch: at least one example.
         check_outputs: makes a matrix (N, C) of the model's outputs.
-        together: at most so many examples run together.
+        together: at most so many examples run together, where they can be taken apart; None for all.
     """
     batch = Batch(batch.args, batch.kwargs, None)
     verdict = _verdict(capture, layers, batch, check_outputs, together, shared=())
@@ -80,21 +81,17 @@ def _verdict(
     layers: Mapping[str, Layer],
     batch: Batch,
     check_outputs: Callable[[Tensor], Tensor],
-    together: int,
+    together: int | None,
     *,
     shared: Sequence[Tensor],
 ) -> Verdict:
     """Return what is found on a few examples; arguments in `shared` are of all of them alike."""
-    examples = batch_size(batch)
-    generator = torch.Generator().manual_seed(examples)
-    rows = torch.randperm(examples, generator=generator)[:together]
-    device = next((one.device for one in batch.tensors()), rows.device)
-    some = select_rows_beside(batch, rows.to(device), shared) if is_divisible(batch) else None
-    count = examples if some is None else len(rows)
+    count, cuts = batch_size(batch), is_divisible(batch)
+    if cuts and together is not None and together < count:
+        batch, count = select_rows_beside(batch, _some(count, together), shared), together
     dtype = _dtype(capture)
     with _set_aside(capture), isolated(0), torch.enable_grad():
-        part = batch if some is None else some
-        check = _Check(capture, layers, part, check_outputs, cuts=some is not None, count=count, shared=shared)
+        check = _Check(capture, layers, batch, check_outputs, cuts=cuts, count=count, shared=shared)
         try:
             verdict = check.run(ROUNDING.get(dtype, 0.02))
             if dtype == torch.float64 or not (verdict.odd or verdict.dependent):
@@ -114,7 +111,7 @@ class _WrongOutputsError(Exception):
 
 
 class _Check:
-    """A few examples, and the network to run them through."""
+    """A batch, and the network to run it through."""
 
     def __init__(
         self,
@@ -152,7 +149,6 @@ class _Check:
         return _Check(self._capture, self._layers, batch, self._check_outputs, **how)
 
     def run(self, tolerance: float) -> Verdict:
-        calls: dict[str, list[Call]] = {}
         try:
             outputs = self._together(seed=0)
         except _WrongOutputsError:
@@ -164,13 +160,16 @@ class _Check:
             return self.whole().run(tolerance)
         generator = torch.Generator().manual_seed(len(outputs))
         vectors = torch.randn(outputs.shape, generator=generator, dtype=torch.float64).to(outputs)
-        self._capture.backward(outputs, vectors, calls.__setitem__)
-        odd = dict.fromkeys(self._capture.odd, OVERWRITTEN)
+        compared, agreement = self._compared(len(outputs)), dict[str, _Agreement]()
+
+        def note(name: str, calls: list[Call]) -> None:
+            if name in self._layers:
+                agreement[name] = _Agreement(self._layers[name], calls, len(outputs), compared)
+
+        self._capture.backward(outputs, vectors, note)
+        odd = dict(self._capture.odd)
         outputs = outputs.detach()
-        agreement = {
-            name: _Agreement(self._layers[name], of, len(outputs)) for name, of in calls.items() if name in self._layers
-        }
-        for part, places, own, size in self._pairs(len(outputs)):
+        for part, places, own, size in self._pairs(compared, len(outputs)):
             single, leaves = self._forward(part, list(agreement))
             if self._cuts and len(single) != size:
                 return self.whole().run(tolerance)
@@ -178,7 +177,7 @@ class _Check:
                 return Verdict()
             if not _close(single[own].detach(), outputs[places], tolerance):
                 if self._is_random(outputs):  # then the same examples are compared with the same random numbers
-                    return self.whole().run(tolerance)
+                    return replace(self.whole().run(tolerance), random=True)
                 return Verdict(called, dependent=True)
             if not leaves:
                 continue
@@ -211,15 +210,18 @@ class _Check:
                 self._capture.axes = {}
         raise AssertionError
 
-    def _pairs(self, examples: int) -> Iterator[tuple[Batch, list[int], list[int], int]]:
+    def _compared(self, examples: int) -> list[int]:
+        """Return which examples are compared."""
+        return _some(examples, CHECKED) if self._cuts else list(range(min(examples, CHECKED // 2)))
+
+    def _pairs(self, compared: list[int], examples: int) -> Iterator[tuple[Batch, list[int], list[int], int]]:
         """Give parts of the batch, the examples of the whole that are compared, their places in the part, its size."""
         if not self._cuts:
-            rows = list(range(min(examples, CHECKED // 2)))
-            yield self._batch, rows, rows, examples
+            yield self._batch, compared, compared, examples
             return
-        for start in range(0, min(examples, CHECKED), 2):
-            rows = list(range(start, min(start + 2, examples)))
-            pair = rows if len(rows) == 2 or examples == 1 else [*rows, 0]
+        for start in range(0, len(compared), 2):
+            rows = compared[start : start + 2]
+            pair = rows if len(rows) == 2 or examples == 1 else [*rows, compared[0]]
             part = select_rows_beside(self._batch, pair, self._shared)
             yield part, rows, list(range(len(rows))), len(pair)
 
@@ -254,9 +256,12 @@ class _Check:
 class _Agreement:
     """Which arrangements of a layer's examples have agreed with autograd so far."""
 
-    def __init__(self, layer: Layer, calls: Sequence[Call], examples: int) -> None:
-        self._layer, self._calls, self._examples = layer, calls, examples
-        self._axes = [axis for axis in AXES if all(self._fits(call, axis) for call in calls)]
+    def __init__(self, layer: Layer, calls: Sequence[Call], examples: int, compared: Sequence[int]) -> None:
+        self._layer, self._examples = layer, examples
+        self._shapes = [tuple(call.inputs.shape) for call in calls]
+        self._calls = {axis: _cut(calls, axis, examples, compared) for axis in AXES}  # of the compared examples
+        self._axes = [axis for axis, own in self._calls.items() if own is not None]
+        self._places = {row: place for place, row in enumerate(compared)}
         self._seen = False  # whether a gradient was other than zero
 
     @property
@@ -268,12 +273,12 @@ class _Agreement:
     @property
     def may_be_shared(self) -> bool:
         """Whether the layer is a table that is looked into once for all examples."""
-        return self._layer.rule.sparse and self._examples > 1 and all(len(call.inputs) == 1 for call in self._calls)
+        return self._layer.rule.sparse and self._examples > 1 and all(shape[0] == 1 for shape in self._shapes)
 
     def reason(self) -> str:
         """Say what is wrong where there is no arrangement."""
-        shapes = [tuple(call.inputs.shape) for call in self._calls if len(call.inputs) != self._examples]
-        if not shapes or (self._seen and all(shape[0] % self._examples == 0 for shape in shapes)):
+        shapes = [shape for shape in self._shapes if shape[:1] != (self._examples,)]
+        if not shapes or (self._seen and all(shape and shape[0] % self._examples == 0 for shape in shapes)):
             return DIFFERENT_GRADIENTS
         why = "the examples cannot be told apart"
         if self._axes and not self._seen:
@@ -308,23 +313,36 @@ class _Agreement:
 
     def _gradient(self, axis: str, row: int) -> tuple[Tensor, float]:  # -> (G, A)
         """Return the captured gradient of an example, and how large it could be."""
-        total, size = None, 0.0
-        for call in self._calls:
+        total, size, place = None, 0.0, self._places[row]
+        for call in self._calls[axis] or ():
             assert call.gradients is not None
-            inputs, outputs = (arranged(one, axis, self._examples) for one in (call.inputs, call.gradients))
-            assert inputs is not None
-            assert outputs is not None
-            matrix, length = _formed(self._layer, call, inputs[row : row + 1], outputs[row : row + 1])
+            one = slice(place, place + 1)
+            matrix, length = _formed(self._layer, call, call.inputs[one], call.gradients[one])
             total = matrix if total is None else total + matrix
             size += length
         assert total is not None
         return total, size
 
-    def _fits(self, call: Call, axis: str) -> bool:
+
+def _cut(calls: Sequence[Call], axis: str, examples: int, compared: Sequence[int]) -> list[Call] | None:
+    """Return some examples of the calls, the examples first, or None where the shapes have no room for them."""
+    found = []
+    for call in calls:
         assert call.gradients is not None
-        if axis.startswith("parts") and len(call.inputs) == self._examples:  # one part: the same as the first
-            return False
-        return all(arranged(one, axis, self._examples) is not None for one in (call.inputs, call.gradients))
+        if axis.startswith("parts") and call.inputs.shape[:1] == (examples,):  # one part: the same as the first
+            return None
+        inputs, gradients = arranged(call.inputs, axis, examples), arranged(call.gradients, axis, examples)
+        if inputs is None or gradients is None:
+            return None
+        rows = list(compared)
+        found.append(Call(call.module, inputs[rows], 0, gradients[rows]))
+    return found
+
+
+def _some(examples: int, most: int) -> list[int]:
+    """Return at most so many of the examples, taken at random, and always the same."""
+    chosen: list[int] = torch.randperm(examples, generator=torch.Generator().manual_seed(examples))[:most].tolist()
+    return chosen
 
 
 def _formed(layer: Layer, call: Call, x: Tensor, g: Tensor) -> tuple[Tensor, float]:  # -> (G, A)

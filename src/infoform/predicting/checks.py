@@ -25,6 +25,7 @@ DEPENDENT = (
 )
 
 
+TOGETHER = 128  # examples that run together in a check
 _LOOKING = RLock()  # one look at a time, of all objects: an object with a lock of its own could not be pickled
 
 
@@ -64,10 +65,10 @@ class PredictionChecks:
 
 
 def signature(batch: Batch) -> Hashable:
-    """Return what batches of one kind have in common: their arguments but for sizes, and whether there are several."""
+    """Return what batches of one kind have in common: their arguments but for sizes, and the order of their number."""
     named = sorted(batch.kwargs.items())
     kinds = [*(_kind(value) for value in batch.args), *((name, _kind(value)) for name, value in named)]
-    return batch_size(batch) > 1, tuple(kinds)
+    return min(batch_size(batch), TOGETHER).bit_length(), tuple(kinds)
 
 
 def _kind(value: Any) -> str:
@@ -82,7 +83,7 @@ def _look(predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch, *, 
             unplaced = {name: next(iter(troubles.values())) for name, troubles in capture.unplaced.items()}
             verdict = Verdict(odd=unplaced | capture.odd, divisible=is_divisible(batch))
         else:
-            verdict = check_network(capture, layers, batch, check_outputs)
+            verdict = check_network(capture, layers, batch, check_outputs, together=TOGETHER)
         if verdict.dependent:
             raise ValueError(DEPENDENT)
         if not verdict.odd:
