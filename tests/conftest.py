@@ -5,7 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
+import in_parts
 from infoform.layers import LAYERS
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    in_parts.add_option(parser)
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    return in_parts.run_share(session)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

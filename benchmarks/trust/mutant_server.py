@@ -1,17 +1,21 @@
-"""Runs the tests of a room against one mutant after the other, without collecting them anew.
+"""Runs tests against one mutant after the other, without collecting them anew.
 
-A process imports the package and collects the tests once. For every mutant it forks, and the child puts the mutant's
-code into the functions that were changed (their `__code__`), wherever these are held by now. The tests run in an order
-drawn at random, but those first that have killed a mutant of the same file before.
+A process imports the package and collects the tests once. A first fork runs all of them as the code is, and notes
+which lines of the mutants' files each test runs, and for how long. For every mutant the process forks again, and the
+child puts the mutant's code into the functions that were changed (their `__code__`), wherever these are held by now.
+Only the tests that run the changed lines are tried: those first that have killed a mutant of the same file before, then
+the fast ones.
 """
 
 import ast
 import gc
+import hashlib
 import inspect
+import json
 import os
-import random
 import resource
 import signal
+import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
@@ -34,9 +38,15 @@ def changes_functions_only(mutant: Mutant, original: str) -> bool:
 
 
 def try_mutants(
-    mutants: Sequence[Mutant], root: Path, tests: Sequence[str], told: Told, goes_on: Callable[[], bool]
+    mutants: Sequence[Mutant],
+    root: Path,
+    tests: Sequence[str],
+    told: Told,
+    goes_on: Callable[[], bool],
+    *,
+    kept: Path | None = None,
 ) -> None:
-    """Run tests against mutants, and tell the outcome of each: "killed", "survived" or "undecided".
+    """Run tests against mutants, and tell the outcome of each: "killed", "survived", "not run" or "undecided".
 
     Args:
         mutants: That change functions only; see `changes_functions_only`.
@@ -44,33 +54,104 @@ def try_mutants(
         tests: Arguments of pytest that choose the tests.
         told: Called with every mutant, its outcome, and the test that killed it.
         goes_on: Whether to begin another mutant.
+        kept: A file that keeps which lines every test runs, for a run that is stopped and begun again.
     """
     import pytest
 
-    plugin = _Plugin(mutants, root, told, goes_on)
-    pytest.main([*tests, "-s", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:faulthandler"], plugins=[plugin])
+    plugin = _Plugin(mutants, root, told, goes_on, kept)
+    pytest.main([*tests, "-s", "-q", "-x", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"], plugins=[plugin])
     if not plugin.ran:
         raise RuntimeError(f"pytest collects no tests of {' '.join(tests)}.")
 
 
 class _Plugin:
-    def __init__(self, mutants: Sequence[Mutant], root: Path, told: Told, goes_on: Callable[[], bool]) -> None:
-        self.mutants, self.root, self.told, self.goes_on, self.ran = mutants, root, told, goes_on, False
+    def __init__(
+        self, mutants: Sequence[Mutant], root: Path, told: Told, goes_on: Callable[[], bool], kept: Path | None
+    ) -> None:
+        self.mutants, self.root, self.told, self.goes_on, self.kept = mutants, root, told, goes_on, kept
+        self.ran = False
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        self.ran = bool(session.items)
+        if not session.items or not self.mutants:
+            self.ran = bool(session.items)
+            return True
+        runs = _lines_that_tests_run(session, self.root, self.kept)
+        self.ran = True
         functions = _functions_of(self.root)
         killers: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for number, mutant in enumerate(self.mutants if self.ran else ()):
+        for mutant in self.mutants:
             if not self.goes_on():
                 break
-            items = list(session.items)
-            random.Random(number).shuffle(items)
-            items.sort(key=lambda item: -killers[mutant.file][item.nodeid])
+            reaching = runs.tests(mutant)
+            items = [item for item in session.items if item.nodeid in reaching]
+            items.sort(key=lambda item: (-killers[mutant.file][item.nodeid], runs.seconds[item.nodeid]))
+            if not items:
+                self.told(mutant, "not run", "")
+                continue
             outcome, killer = limited_fork(lambda tell: _run(session, items, mutant, self.root, functions, tell))  # noqa: B023
-            killers[mutant.file][killer] += 1
+            if killer:
+                killers[mutant.file][killer] += 1
             self.told(mutant, outcome, killer)
         return True
+
+
+class _Runs:
+    """Which tests run which lines, and for how long."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.seconds: dict[str, float] = found["seconds"]
+        self._names = list(self.seconds)
+        self._lines: dict[str, dict[str, list[int]]] = found["lines"]
+
+    def tests(self, mutant: Mutant) -> set[str]:
+        lines = self._lines.get(mutant.file, {})
+        first, last = mutant.lines
+        return {self._names[test] for line in range(first, last + 1) for test in lines.get(str(line), ())}
+
+
+def _lines_that_tests_run(session: Any, root: Path, kept: Path | None) -> _Runs:
+    """Run all tests in a fork, once for the same code and tests."""
+    same = hashlib.sha256()
+    for path in sorted({*root.rglob("*.py"), *(Path(item.path) for item in session.items)}):
+        same.update(path.read_bytes())
+    same.update("\n".join(item.nodeid for item in session.items).encode())
+    if kept is not None and kept.exists():
+        found = json.loads(kept.read_text())
+        if found["of"] == same.hexdigest():
+            return _Runs(found)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.json"
+        run_in_fork(lambda: path.write_text(json.dumps(_run_and_watch(session, root))))
+        found = json.loads(path.read_text()) | {"of": same.hexdigest()}
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(found))
+    return _Runs(found)
+
+
+def _run_and_watch(session: Any, root: Path) -> dict[str, Any]:
+    import coverage
+
+    watch = coverage.Coverage(data_file=None, config_file=False, include=[f"{root}/*"], messages=False)
+    watch.start()
+    seconds = {}
+    for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+        watch.switch_context(item.nodeid)
+        begun = time.process_time()
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        seconds[item.nodeid] = round(time.process_time() - begun, 4)
+        if session.testsfailed:
+            raise RuntimeError(f"{item.nodeid} must pass with the code as it is, and does not.")
+    watch.stop()
+    data, number = watch.get_data(), {name: place for place, name in enumerate(seconds)}
+    lines = {
+        str(Path(file).relative_to(root)): {
+            line: sorted(number[name] for name in names if name in number)
+            for line, names in data.contexts_by_lineno(file).items()
+        }
+        for file in data.measured_files()
+    }
+    return {"seconds": seconds, "lines": lines}
 
 
 def _functions_of(root: Path) -> dict[tuple[str, str], list[FunctionType]]:
@@ -121,7 +202,7 @@ def _emptied(source: str) -> str:
     return ast.unparse(tree)
 
 
-def run_in_fork(work: Callable[[], None]) -> None:
+def run_in_fork(work: Callable[[], object]) -> None:
     """Do something in a child; raise an error if it fails."""
     child = os.fork()
     if child == 0:
@@ -168,6 +249,6 @@ def _waited(child: int, seconds: float) -> int:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return status
-        time.sleep(0.05)
+        time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]

@@ -11,7 +11,7 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.And: ast.Or, ast.Or: ast.And, ast.USub: ast.UAdd,
 }  # fmt: skip
 NAMES = {"clamp_min": "clamp_max", "sum": "mean", "max": "min", "min": "max", "log1p": "log", "double": "float",
-         "mT": "T"}  # fmt: skip
+         "mT": "data"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Mutant:
     line: int
     change: str  # what it was and what it is
     source: str  # of the whole file
+    lines: tuple[int, int] = (0, 0)  # of the statement that holds the change, the first and the last; of its head, if
+    # the statement holds others
 
     @property
     def key(self) -> str:
@@ -32,13 +34,27 @@ def mutants_of(root: Path, file: Path) -> list[Mutant]:
     """Return all mutants of a file; annotations, docstrings, messages and class variables in capitals stay."""
     text = file.read_text(encoding="utf-8")
     found = []
+    statements = _statements(ast.parse(text))
     for place in range(len(_places(ast.parse(text)))):
         tree = ast.parse(text)
         node, name, value = _places(tree)[place]
         before = ast.unparse(node)
         setattr(node, name, value)
         line = getattr(node, "lineno", 0)
-        found.append(Mutant(str(file.relative_to(root)), line, f"{before} → {ast.unparse(node)}", ast.unparse(tree)))
+        lines = min((one for one in statements if one[0] <= line <= one[1]), key=lambda one: one[1] - one[0])
+        change = f"{before} → {ast.unparse(node)}"
+        found.append(Mutant(str(file.relative_to(root)), line, change, ast.unparse(tree), lines))
+    return found
+
+
+def _statements(tree: ast.Module) -> list[tuple[int, int]]:
+    """Return the first and the last line of every statement; of one that holds others, those of its head."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            inner = getattr(node, "body", None)
+            last = max(node.lineno, inner[0].lineno - 1) if inner else node.end_lineno or node.lineno
+            found.append((node.lineno, last))
     return found
 
 

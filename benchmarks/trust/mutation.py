@@ -1,11 +1,11 @@
 """Mutants of the mathematics (posteriors, priors, curvature, gradients), and how many of them the tests kill.
 
-Every mutant runs in a fork, with the tests of its room; the first failure kills it. One that is alive after a minute of
-computing is undecided and counts as alive. What was tried is kept in out/trust-mutants.json, and a
-stopped run goes on.
+Every mutant runs in a fork, with the tests that run its lines; the first failure kills it. One that is alive after a
+minute of computing is undecided and counts as alive. What was tried is kept in out/trust-mutants.json, and a stopped
+run goes on; survivors are tried again when the tests have changed.
 """
 
-import ast
+import hashlib
 import importlib.abc
 import importlib.util
 import json
@@ -14,61 +14,65 @@ import random
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..common import ROOT, write_json
 from . import claim
+from .equivalent_mutants import EQUIVALENT
 from .mutant_server import changes_functions_only, limited_fork, run_in_fork, try_mutants
 from .mutants import Mutant, mutants_of
 
 PACKAGE = ROOT / "src" / "infoform"
 KEPT = ROOT / "out" / "trust-mutants.json"
 LEAST = 0.9  # of the mutants that change something
-SAMPLE, QUICK = 400, 4
-ROUND = 50  # mutants at a time, of all rooms
-
-# a room, its files, the tests that are run for them, and which of these: a file belongs to the first that names it
-POSTERIORS = ["tests/posteriors"]
-GRADIENTS = ["tests/fitting/test_per_example_gradients.py", "tests/fitting/test_accumulate.py", "tests/curvature"]
-CHOSEN: list[tuple[str, str, list[str], str]] = [
-    ("posteriors/inf", "posteriors/inf/structure.py", [*POSTERIORS, "tests/planning/test_plan.py"], "inf or plan"),
-    ("posteriors/inf", "posteriors/inf/*.py", POSTERIORS, "inf or stiff or batched"),
-    ("posteriors/kfac", "posteriors/kfac/*.py", POSTERIORS, "kfac"),
-    ("posteriors", "posteriors/diag.py", POSTERIORS, "diag or stiff"),
-    ("posteriors", "posteriors/row_blocks.py", POSTERIORS, "diag or stiff"),
-    ("posteriors", "posteriors/efb.py", POSTERIORS, "efb"),
-    ("posteriors", "posteriors/kronecker.py", POSTERIORS, "efb or kfac"),
-    ("posteriors", "posteriors/full.py", POSTERIORS, "full"),
-    ("posteriors", "posteriors/*.py", POSTERIORS, "diag or batched or log_bytes or inf"),
-    ("priors", "priors/*.py", ["tests/priors"], ""),
-    ("curvature", "curvature/*.py", ["tests/curvature"], ""),
-    ("gradients", "fitting/per_example_gradients/*.py", GRADIENTS, ""),
+QUICK = 4
+# rooms and their files; a file belongs to the first that names it
+ROOMS: dict[str, list[str]] = {
+    "posteriors/inf": ["posteriors/inf/*.py"],
+    "posteriors/kfac": ["posteriors/kfac/*.py"],
+    "posteriors": ["posteriors/*.py"],
+    "priors": ["priors/*.py"],
+    "curvature": ["curvature/*.py"],
+    "gradients": ["fitting/per_example_gradients/*.py"],
+}
+TESTS = [
+    "tests/priors",
+    "tests/curvature",
+    "tests/posteriors",
+    "tests/fitting/test_per_example_gradients.py",
+    "tests/fitting/test_accumulate.py",
+    "tests/planning/test_plan.py",
 ]
-# changes that no result shows: (file, a part of the change): reason
-EQUIVALENT: dict[tuple[str, str], str] = {}
 
 
 def run(*, quick: bool, seed: int) -> dict[str, Any]:
-    """Return how many of some mutants, drawn at random, the tests kill."""
-    places = {file: place for place in reversed(range(len(CHOSEN))) for file in PACKAGE.glob(CHOSEN[place][1])}
-    every = [(places[file], mutant) for file in sorted(places) for mutant in mutants_of(PACKAGE, file)]
-    drawn = list(every)
-    random.Random(seed).shuffle(drawn)
-    drawn = drawn[: QUICK if quick else SAMPLE]
+    """Return how many of all mutants, tried in an order drawn at random, the tests kill."""
+    rooms = room_of_files()
+    every = [mutant for file in sorted(rooms) for mutant in mutants_of(PACKAGE, PACKAGE / file)]
+    random.Random(seed).shuffle(every)  # so that a run that is stopped has some of every room
+    drawn = every[:QUICK] if quick else every
     _import_before_forks()
     limit = float(os.environ.get("TRUST_MUTANT_SECONDS", "inf"))  # for a run within a time
     with tempfile.TemporaryDirectory() as folder:
-        kept = _Kept(Path(folder) / "mutants.json" if quick else KEPT, ends=time.time() + limit)
-        for start in range(0, len(drawn), ROUND):  # so that a run that is stopped has some of every room
-            for place in range(len(CHOSEN)):
-                own = [mutant for at, mutant in drawn[start : start + ROUND] if at == place]
-                _try(place, [one for one in own if one.key not in kept.read()], kept)
+        path = Path(folder) / "mutants.json" if quick else KEPT
+        kept = _Kept(path, ends=time.time() + limit, tests=_digest_of_tests())
         known = kept.read()
-    tried = [known[m.key] for _, m in drawn if m.key in known]
-    undecided = sum(one["outcome"] == "undecided" for one in tried)
-    return _counted(tried, len(every)) | {"undecided": undecided, "drawn": len(drawn)}
+        _try([one for one in drawn if not kept.settled(known.get(one.key))], kept)
+        known = kept.read()
+    tried = [{**known[m.key], "room": rooms[m.file]} for m in drawn if m.key in known]
+    return counted(tried, len(every))
+
+
+def room_of_files() -> dict[str, str]:
+    """Return the files that mutants are made of, and the room of each."""
+    found: dict[str, str] = {}
+    for room, patterns in ROOMS.items():
+        for file in (file for pattern in patterns for file in PACKAGE.glob(pattern)):
+            found.setdefault(str(file.relative_to(PACKAGE)), room)
+    return found
 
 
 @dataclass
@@ -77,72 +81,88 @@ class _Kept:
 
     path: Path
     ends: float  # when to begin no other mutant
+    tests: str  # a digest of all tests: what survived others is tried again
 
     def read(self) -> dict[str, Any]:
         return json.loads(self.path.read_text()) if self.path.exists() else {}
 
-    def add(self, key: str, place: int, outcome: str, **more: Any) -> None:
-        write_json(self.path, self.read() | {key: {"room": CHOSEN[place][0], "outcome": outcome, **more}})
-        print(f"    {outcome}: {key}", flush=True)
+    def settled(self, one: dict[str, Any] | None) -> bool:
+        return one is not None and (one["outcome"] == "killed" or one["tests"] == self.tests)
+
+    def add(self, mutant: Mutant, outcome: str, killer: str) -> None:
+        one = {"file": mutant.file, "line": mutant.line, "change": mutant.change, "outcome": outcome, "killer": killer}
+        write_json(self.path, self.read() | {mutant.key: one | {"tests": self.tests}})
+        print(f"    {outcome}: {mutant.key}", flush=True)
 
 
-def _try(place: int, mutants: list[Mutant], kept: _Kept) -> None:
-    """Try mutants of one choice of tests: in a process that collects the tests once, if only functions are changed."""
-    if not mutants or time.time() > kept.ends:
+def _try(mutants: list[Mutant], kept: _Kept) -> None:
+    """Try mutants: in a process that collects the tests once, if only functions are changed."""
+    if not mutants:
         return
     texts = {file: (PACKAGE / file).read_text(encoding="utf-8") for file in {one.file for one in mutants}}
     fast = [one for one in mutants if changes_functions_only(one, texts[one.file])]
-    unchanged = f"unchanged, {CHOSEN[place][1]}"
-    if unchanged not in kept.read():  # its tests pass with the code as it is: else they would kill anything
-        file = mutants[0].file
-        fast.insert(0, replace(mutants[0], source=ast.unparse(ast.parse(texts[file])), change=unchanged))
-
-    def told(mutant: Mutant, outcome: str, killer: str) -> None:
-        key = mutant.key if mutant.change != unchanged else unchanged
-        kept.add(key, place, outcome, killer=killer, **_described(mutant))
 
     def serve() -> None:
-        try_mutants(fast, PACKAGE, _arguments(place), told, lambda: time.time() < kept.ends)
+        lines = KEPT.with_name("trust-lines.json")
+        try_mutants(fast, PACKAGE, TESTS, kept.add, lambda: time.time() < kept.ends, kept=lines)
 
     if fast:
         run_in_fork(serve)
-    if kept.read().get(unchanged, {}).get("outcome") == "killed":
-        raise RuntimeError(f"the tests of {CHOSEN[place][1]} must pass with the code as it is, and do not.")
     for mutant in mutants:
         if mutant not in fast and time.time() < kept.ends:
-            told(mutant, *limited_fork(lambda tell: _run_tests(place, mutant)))  # noqa: B023
+            kept.add(mutant, *limited_fork(lambda tell: _run_tests(mutant)))  # noqa: B023
 
 
-def _counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
-    rooms, survivors = {}, []
-    for room in dict.fromkeys(one[0] for one in CHOSEN):
+def counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
+    """Return the share of killed mutants, by room and in all, and what survived."""
+    rooms, survivors, equivalent = {}, [], []
+    for room in ROOMS:
         own = [one for one in tried if one["room"] == room]
         alive = [one for one in own if one["outcome"] != "killed"]
-        same = [one for one in alive if _equivalent(one)]
-        survivors += [one for one in alive if not _equivalent(one)]
-        count = len(own) - len(same)
+        same = [one for one in alive if reason(one)]
+        equivalent += [_described(one) | {"reason": reason(one)} for one in same]
+        survivors += [_described(one) for one in alive if not reason(one)]
         if own:
+            count = len(own) - len(same)
             rooms[room] = {"tried": len(own), "killed": len(own) - len(alive), "equivalent": len(same),
                            "share": (len(own) - len(alive)) / count if count else 1.0}  # fmt: skip
-    killed, equivalent = (sum(one[key] for one in rooms.values()) for key in ("killed", "equivalent"))
-    total = len(tried) - equivalent
-    said = f"{killed} of {total} mutants that change something"
+    killed, total = sum(one["killed"] for one in rooms.values()), len(tried) - len(equivalent)
     return {
-        "claims": [claim(f"tests kill at least {LEAST:.0%} of the mutants of the mathematics",
-                         total > 0 and killed >= LEAST * total, said)],
+        "claims": [
+            claim(
+                f"tests kill at least {LEAST:.0%} of the mutants of the mathematics",
+                total > 0 and killed >= LEAST * total,
+                f"{killed:,} of {total:,} mutants that change something ({killed / max(1, total):.1%})",
+            )
+        ],
         "possible": possible,
         "tried": len(tried),
         "rooms": rooms,
         "survivors": survivors,
-    }  # fmt: skip
+        "equivalent": equivalent,
+    }
 
 
-def _equivalent(one: dict[str, Any]) -> bool:
-    return any(one["file"] == file and part in one["change"] for file, part in EQUIVALENT)
+def reason(one: dict[str, Any]) -> str:
+    """Return why a mutant changes no result, or an empty text if it does."""
+    return next((why for (file, part), why in EQUIVALENT.items() if one["file"] == file and part in one["change"]), "")
 
 
-def _described(mutant: Mutant) -> dict[str, Any]:
-    return {"file": mutant.file, "line": mutant.line, "change": mutant.change[:160]}
+def _described(one: dict[str, Any]) -> dict[str, Any]:
+    return {key: one[key] for key in ("room", "file", "line", "change", "outcome")} | {"change": one["change"][:160]}
+
+
+def _digest_of_tests() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(_test_files()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _test_files() -> Iterable[Path]:
+    yield from (ROOT / "tests").glob("*.py")
+    for test in TESTS:
+        yield from (ROOT / test).rglob("*.py") if (ROOT / test).is_dir() else (ROOT / test,)
 
 
 def _import_before_forks() -> None:
@@ -154,17 +174,12 @@ def _import_before_forks() -> None:
         del sys.modules[name]  # forks import it again, with the mutant in it
 
 
-def _arguments(place: int) -> list[str]:
-    _, _, tests, chosen = CHOSEN[place]
-    return [*dict.fromkeys(tests), *(["-k", chosen] if chosen else [])]
-
-
-def _run_tests(place: int, mutant: Mutant) -> None:
-    """Run the tests of a room with the mutant in the place of its file, and end the process with their result."""
+def _run_tests(mutant: Mutant) -> None:
+    """Run the tests with the mutant in the place of its file, and end the process with their result."""
     import pytest
 
     sys.meta_path.insert(0, _Replaced(mutant))
-    os._exit(int(pytest.main([*_arguments(place), "-x", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"])))
+    os._exit(int(pytest.main([*TESTS, "-x", "-q", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"])))
 
 
 class _Replaced(importlib.abc.MetaPathFinder, importlib.abc.Loader):

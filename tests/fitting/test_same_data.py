@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 from infoform import Laplace
 from infoform.common.randomness import isolated
@@ -108,3 +108,41 @@ def test_a_stream_of_unknown_length_is_fitted_and_predicted_as_the_same_data_in_
     assert torch.equal(targets, Y)  # type: ignore[arg-type]
     laplace.tune(stream, progress=True)
     laplace.calibrate_novelty(stream, progress=True)
+
+
+class SharedStream(Stream):
+    """Gives every worker examples of its own."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        info = get_worker_info()
+        assert info is not None
+        yield from list(zip(X, Y, strict=True))[info.id :: info.num_workers]
+
+
+class ConstantStream(IterableDataset[tuple[Tensor, Tensor]]):
+    """Gives another number of equal examples to every worker."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        info = get_worker_info()
+        assert info is not None
+        for _ in range(4 + 3 * info.id):
+            yield X[0], Y[0]
+
+
+@pytest.mark.parametrize("size", [2, 5, 24, 100])
+def test_workers_that_all_give_the_same_examples_are_refused(size: int) -> None:
+    loader = DataLoader(Stream(), size, num_workers=2, timeout=60)
+    with pytest.raises(ValueError, match="each of the loader's 2 workers must give examples of its own"):
+        _fitted(loader)
+
+
+def test_workers_that_share_a_stream_out_count_every_example_once() -> None:
+    loader = DataLoader(SharedStream(), 4, num_workers=2, timeout=60)
+    laplace = Laplace(_model(), "classification", structure="inf", seed=3).fit(loader, progress=False)
+    assert laplace.num_data == len(X)
+    assert torch.equal(laplace.posterior().layers["0"].dense(), _fitted(list(loader)))
+
+
+def test_workers_with_equal_examples_and_unequal_numbers_of_them_are_not_refused() -> None:
+    loader = DataLoader(ConstantStream(), 2, num_workers=2, timeout=60)
+    assert Laplace(_model(), "classification", seed=3).fit(loader, progress=False).num_data == 11

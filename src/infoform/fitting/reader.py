@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from infoform.common.digest import update_digest
+from infoform.fitting.repeating_workers import RepeatingWorkers
 from infoform.likelihoods import DataSummary
 from infoform.likelihoods.own_data import add_counts
 from infoform.network.batches import Batch, batch_size, is_divisible, read_batch, split_batch
@@ -115,6 +116,7 @@ class BatchReader:
             failed: Is called when the loader raises an error at a batch that was not read before.
         """
         done, digest, count = progress.batches, 0, 0
+        repeating = RepeatingWorkers(self.loader)
         batches = iter(self.loader)
         while True:
             try:
@@ -125,6 +127,7 @@ class BatchReader:
                 if count >= done:
                     failed()  # Ctrl-C ends a loader's workers, too
                 raise
+            repeating.look(raw)
             digest = update_digest(raw, digest)
             count += 1
             if count > done:
@@ -141,6 +144,7 @@ class BatchReader:
                     "are others now; use one whose order is reproducible (no time or outside randomness in it), or "
                     "delete the checkpoint to start again."
                 )
+        repeating.finish()
         if count < done:
             raise ValueError(
                 f"the loader must give the same data as before the fit was stopped, at least {done} batches, "
