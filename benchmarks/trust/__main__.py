@@ -1,6 +1,7 @@
 """Run the campaign, or parts of it; parts that were measured at the present commit are not measured again."""
 
 import importlib
+import os
 import sys
 import time
 import warnings
@@ -22,7 +23,10 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(PARTS), help="this part, again if need be")
     parser.add_argument("--again", action="store_true", help="also parts that were measured at this commit")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, help="after so many, no part begins another piece of its work")
     options = parser.parse_args()
+    if options.seconds is not None:
+        os.environ["TRUST_ENDS"] = str(time.time() + options.seconds)
     warnings.simplefilter("ignore", UntrainedWarning)  # random networks, on purpose
     if options.page:
         write_page("trust", page(read_results("trust")))
@@ -33,7 +37,8 @@ def main() -> int:
         if options.quick and name in NO_QUICK_FORM and not options.only:
             continue
         earlier = found.get(name, {})
-        measured = earlier.get("commit") == now and now is not None and not now.endswith("+")
+        whole = not earlier.get("quick") and not earlier.get("result", {}).get("left")
+        measured = earlier.get("commit") == now and whole and now is not None and not now.endswith("+")
         if measured and not options.again and not options.only:
             continue
         try:

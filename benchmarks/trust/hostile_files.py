@@ -7,7 +7,7 @@ and hold values, names, shapes or types that make no sense. What happens to a fi
     harmless    it is read, and what follows is finite and raises nothing
     raw         another exception came out
     absurd      it was read, and then something failed or was not finite
-    hung        nothing came out within LIMIT seconds
+    hung        nothing came out within LIMIT seconds of computing, or ten times as many of waiting
 """
 
 import io
@@ -132,13 +132,16 @@ def _limited() -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise Hung
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(LIMIT)
+    clocks = {signal.SIGPROF: (signal.ITIMER_PROF, LIMIT), signal.SIGALRM: (signal.ITIMER_REAL, 10 * LIMIT)}
+    before = {number: signal.signal(number, stop) for number in clocks}
+    for timer, seconds in clocks.values():
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for number, (timer, _) in clocks.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 Attempt = tuple[str, Callable[[], Callable[[], None]]]

@@ -121,12 +121,17 @@ def _lines_that_tests_run(session: Any, root: Path, kept: Path | None) -> _Runs:
             return _Runs(found)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.json"
-        run_in_fork(lambda: path.write_text(json.dumps(_run_and_watch(session, root))))
+        run_in_fork(lambda: _silently(lambda: path.write_text(json.dumps(_run_and_watch(session, root)))))
         found = json.loads(path.read_text()) | {"of": same.hexdigest()}
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(found))
     return _Runs(found)
+
+
+def _silently(work: Callable[[], object]) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    work()
 
 
 def _run_and_watch(session: Any, root: Path) -> dict[str, Any]:
@@ -158,7 +163,8 @@ def _functions_of(root: Path) -> dict[tuple[str, str], list[FunctionType]]:
     """Return all functions of the package that live now, by file and qualified name."""
     found = defaultdict(list)
     for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(root)):
+        # isinstance would ask objects for a __class__, at which some of torch warn
+        if type(one) is FunctionType and one.__code__.co_filename.startswith(str(root)):
             found[one.__code__.co_filename, _qualified(one.__code__)].append(one)
     return found
 

@@ -13,14 +13,13 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..common import ROOT, write_json
-from . import claim
+from . import claim, goes_on
 from .equivalent_mutants import EQUIVALENT
 from .mutant_server import changes_functions_only, limited_fork, run_in_fork, try_mutants
 from .mutants import Mutant, mutants_of
@@ -55,10 +54,9 @@ def run(*, quick: bool, seed: int) -> dict[str, Any]:
     random.Random(seed).shuffle(every)  # so that a run that is stopped has some of every room
     drawn = every[:QUICK] if quick else every
     _import_before_forks()
-    limit = float(os.environ.get("TRUST_MUTANT_SECONDS", "inf"))  # for a run within a time
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mutants.json" if quick else KEPT
-        kept = _Kept(path, ends=time.time() + limit, tests=_digest_of_tests())
+        kept = _Kept(path, tests=_digest_of_tests())
         known = kept.read()
         _try([one for one in drawn if not kept.settled(known.get(one.key))], kept)
         known = kept.read()
@@ -80,7 +78,6 @@ class _Kept:
     """Outcomes in a file, which the processes that try mutants write."""
 
     path: Path
-    ends: float  # when to begin no other mutant
     tests: str  # a digest of all tests: what survived others is tried again
 
     def read(self) -> dict[str, Any]:
@@ -104,12 +101,12 @@ def _try(mutants: list[Mutant], kept: _Kept) -> None:
 
     def serve() -> None:
         lines = KEPT.with_name("trust-lines.json")
-        try_mutants(fast, PACKAGE, TESTS, kept.add, lambda: time.time() < kept.ends, kept=lines)
+        try_mutants(fast, PACKAGE, TESTS, kept.add, goes_on, kept=lines)
 
     if fast:
         run_in_fork(serve)
     for mutant in mutants:
-        if mutant not in fast and time.time() < kept.ends:
+        if mutant not in fast and goes_on():
             kept.add(mutant, *limited_fork(lambda tell: _run_tests(mutant)))  # noqa: B023
 
 
@@ -137,6 +134,7 @@ def counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
         ],
         "possible": possible,
         "tried": len(tried),
+        "left": [f"{possible - len(tried):,} mutants"] if len(tried) < possible else [],
         "rooms": rooms,
         "survivors": survivors,
         "equivalent": equivalent,

@@ -25,9 +25,12 @@ strangers is in `SECURITY.md`.
 To repeat one part: `python -m benchmarks.trust --only threads`. The results are in `benchmarks/results/trust.json`."""
 MUTANTS = """## Mutants
 
-A mutant is the code with one operator, comparison or number changed. {possible:,} are possible in these rooms, and
-{tried} of them, drawn at random, were tried so far, each against the tests of its room. A mutant that changes no
-result that a user can see (a chunk size, a faster way to the same numbers) does not count."""
+A mutant is the code with one operator, comparison or number changed. {tried:,} of the {possible:,} that are possible
+in these rooms were tried, in an order drawn at random, each against the tests that run its lines. A mutant that changes
+no result (a bound of a chunk, a faster way to the same numbers) does not count; each of them is listed with its
+reason."""
+
+OUTCOMES = {"survived": "", "not run": " (no test runs the line)", "undecided": " (undecided after a minute)"}
 
 
 def page(found: Mapping[str, Any]) -> str:
@@ -47,6 +50,11 @@ def _sections(found: Mapping[str, Any]) -> Iterator[str]:
     missing = [text for name, text in PARTS.items() if name not in found]
     if missing:
         yield "Not run yet: " + "; ".join(missing) + "."
+    left = [
+        f"{PARTS[name]}: {', '.join(one['result']['left'])}" for name, one in found.items() if one["result"].get("left")
+    ]
+    if left:
+        yield "Not finished; what is left to do:\n\n" + bullets(left)
     if "mutation" in found:
         yield _mutants(found["mutation"]["result"])
     if "line_coverage" in found:
@@ -70,10 +78,14 @@ def _mutants(result: Mapping[str, Any]) -> str:
     ]
     head = table(["room", "mutants tried", "killed", "change nothing", "killed of the others"], rows)
     text = MUTANTS.format(possible=result["possible"], tried=result["tried"])
-    if result.get("undecided"):
-        text += f" {result['undecided']} were undecided after a minute of computing, and count as alive."
-    left = [f"`{one['file']}`, line {one['line']}: `{one['change']}`" for one in result["survivors"]]
-    return f"{text}\n\n{head}" + (f"\n\n{folded('Mutants that survived', bullets(left))}" if left else "")
+    alive = [_mutant(one) + OUTCOMES[one["outcome"]] for one in result["survivors"]]
+    same = [f"{_mutant(one)} ({one['reason']})" for one in result["equivalent"]]
+    lists = {"Mutants that are alive": alive, "Mutants that change nothing, and why": same}
+    return "\n\n".join([text, head, *(folded(title, bullets(rows)) for title, rows in lists.items() if rows)])
+
+
+def _mutant(one: Mapping[str, Any]) -> str:
+    return f"`{one['file']}`, line {one['line']}: `{one['change']}`"
 
 
 def _covered(result: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from benchmarks.trust import PARTS, claim, line_coverage, page
+from benchmarks.trust.equivalent_mutants import EQUIVALENT
 from benchmarks.trust.mutants import mutants_of
-from benchmarks.trust.mutation import CHOSEN, PACKAGE, _counted
+from benchmarks.trust.mutation import PACKAGE, ROOMS, TESTS, counted, room_of_files
 
 import bounded
 
@@ -48,10 +49,9 @@ def test_every_mutant_differs_from_the_source_and_is_python(tmp_path: Path) -> N
 
 
 def test_the_rooms_of_mutants_have_files_and_tests() -> None:
-    root = Path(__file__).parents[2]
-    for _, files, tests, _ in CHOSEN:
-        assert list(PACKAGE.glob(files)), files
-        assert all((root / test).exists() for test in tests)
+    assert set(room_of_files().values()) == set(ROOMS)
+    assert all(list(PACKAGE.glob(pattern)) for patterns in ROOMS.values() for pattern in patterns)
+    assert all((Path(__file__).parents[2] / test).exists() for test in TESTS)
 
 
 SERVED = """
@@ -64,7 +64,7 @@ root = Path("house")
 text = (root / "room.py").read_text()
 mutants = [one for one in mutants_of(root.resolve(), (root / "room.py").resolve()) if changes_functions_only(one, text)]
 told = lambda mutant, *end: print("told", mutant.change, *end, sep="|")
-try_mutants(mutants, root.resolve(), ["test_room.py"], told, lambda: True)
+try_mutants(mutants, root.resolve(), ["test_room.py"], told, lambda: True, kept=Path("lines.json"))
 """
 ROOM = """
 from functools import cached_property
@@ -81,6 +81,14 @@ class Room:
 
 def twice(x):
     return [one + one for one in x]
+
+def both(x):
+    if x > 5:
+        return (
+            x
+            + 7
+        )
+    return x - x
 """
 
 
@@ -88,8 +96,9 @@ def test_a_server_puts_mutants_into_living_functions(tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     (tmp_path / "house" / "__init__.py").write_text("")
     (tmp_path / "house" / "room.py").write_text(ROOM)
-    tests = "from house.room import Room, twice\n\ndef test_area():\n    assert Room().area == 3\n\n"
-    (tmp_path / "test_room.py").write_text(tests + "def test_twice():\n    assert twice([2, 3]) == [4, 6]\n")
+    tests = "from house.room import Room, both, twice\n\ndef test_area():\n    assert Room().area == 3\n\n"
+    tests += "def test_twice():\n    assert twice([2, 3]) == [4, 6]\n\ndef test_less():\n    assert both(2) == 0\n"
+    (tmp_path / "test_room.py").write_text(tests)
     path = os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])
     environment = {**os.environ, "PYTHONPATH": path}
     done = bounded.run([sys.executable, "-c", SERVED], cwd=tmp_path, env=environment, check=True)
@@ -98,9 +107,17 @@ def test_a_server_puts_mutants_into_living_functions(tmp_path: Path) -> None:
         "self.side * 3 → self.side / 3": ["killed", "test_room.py::test_area"],
         "3 → 4": ["killed", "test_room.py::test_area"],
         "one + one → one - one": ["killed", "test_room.py::test_twice"],
-        "other + 4 → other - 4": ["survived", ""],
-        "4 → 5": ["survived", ""],
+        "other + 4 → other - 4": ["not run", ""],
+        "4 → 5": ["not run", ""],
+        "x > 5 → x >= 5": ["survived", ""],
+        "5 → 6": ["survived", ""],
+        "x + 7 → x - 7": ["not run", ""],
+        "7 → 8": ["not run", ""],
+        "x - x → x + x": ["killed", "test_room.py::test_less"],
     }
+    runs = json.loads((tmp_path / "lines.json").read_text())
+    assert list(runs["seconds"]) == [f"test_room.py::{name}" for name in ("test_area", "test_twice", "test_less")]
+    assert {2} in map(set, runs["lines"]["room.py"].values())  # lines that the third test alone runs
 
 
 @pytest.mark.parametrize(("lines", "branches", "code"), [(95, 90, 0), (94, 90, 1), (95, 89, 1)])
@@ -116,10 +133,29 @@ def test_too_few_lines_or_branches_fail(
 
 def test_survivors_lower_the_share_of_killed_mutants() -> None:
     mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "change": "1 → 2"}
-    found = _counted([mutant | {"outcome": outcome} for outcome in ["killed"] * 3 + ["survived"]], possible=9)
+    found = counted([mutant | {"outcome": outcome} for outcome in ["killed"] * 3 + ["not run"]], possible=9)
     assert found["rooms"]["priors"]["share"] == 0.75
     assert not found["claims"][0]["holds"]
     assert len(found["survivors"]) == 1
+    assert found["left"] == ["5 mutants"]
+    run = _result(True)["threads"] | {"result": found}
+    text = page.page({"mutation": run})
+    assert "`priors/base.py`, line 1: `1 → 2` (no test runs the line)" in text
+    assert "- Mutants that the tests kill: 5 mutants" in text
+
+
+def test_equivalent_mutants_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "change": "1 → 2", "outcome": "survived"}
+    monkeypatch.setitem(EQUIVALENT, ("priors/base.py", "1 → 2"), "a bound of chunks")
+    found = counted([mutant, mutant | {"change": "3 → 4", "outcome": "killed"}], possible=2)
+    assert found["rooms"]["priors"]["share"] == 1.0
+    assert found["claims"][0]["holds"]
+    assert [one["reason"] for one in found["equivalent"]] == ["a bound of chunks"]
+
+
+def test_equivalent_mutants_are_mutants() -> None:
+    for file, change in EQUIVALENT:
+        assert any(change in one.change for one in mutants_of(PACKAGE, PACKAGE / file)), (file, change)
 
 
 @pytest.mark.parametrize(("holds", "said"), [(True, "1 of 1 claims hold"), (False, "0 of 1 claims hold")])

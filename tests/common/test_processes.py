@@ -24,6 +24,7 @@ from infoform.curvature.eigenbasis import coupled_diagonal
 from infoform.network.sharding import Shard, dealt_shard, distributed_sampler, shard_of, unwrap
 from infoform.novelty.known_inputs import pack_known
 from infoform.predicting.over_loader import join_processes
+from torchrun_script import documented_script, run_documented_script
 
 FISHERS = ("mc", "exact", "empirical")
 COUNTS = (2, 4)
@@ -243,16 +244,9 @@ def test_a_file_that_cannot_be_saved_is_said_by_all_processes(two: Run) -> None:
 
 
 def test_the_documented_script_ends_well_in_every_process(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "long-fits.md").read_text()
-    script = page.split("## Several processes")[1].split("```python\n")[1].split("```")[0]
-    assert "dist.destroy_process_group()" in script
-    data = "TensorDataset(torch.randn(200, 4, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 3)"
-    before = ("import torch", "from torch.utils.data import DataLoader, TensorDataset", "import infoform")
-    made = ("torch.manual_seed(0)", "model = torch.nn.Linear(4, 3)", f"data = {data}")
-    (tmp_path / "script.py").write_text("\n".join([*before, *made, script]))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "script.py"]
+    assert "dist.destroy_process_group()" in documented_script()
     for _ in range(2):
-        done = bounded.run(command, cwd=tmp_path)
+        done = run_documented_script(tmp_path)
         assert done.returncode == 0, done.stderr
         assert "destroy_process_group" not in done.stderr  # torch's warning to those who leave it out
     infoform.load(tmp_path / "posterior.safetensors", torch.nn.Linear(4, 3), strict=False)
