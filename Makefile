@@ -8,20 +8,28 @@ VISION := $(VENV)/vision
 
 export OMP_WAIT_POLICY = PASSIVE
 
+# `make test JOBS=2 COVERAGE=1`: in two processes that share the tests (tests/in_parts.py); with the shares of lines and
+# branches of src/infoform that they run, and a failure where these are too low (benchmarks/trust/line_coverage.py)
+JOBS ?= 1
+COVERAGE ?=
+COVERED = $(if $(COVERAGE),coverage run --parallel-mode -m )
+IN_PARTS = $(if $(filter-out 1,$(JOBS)),$(BIN)/python tests/in_parts.py $(JOBS) )
+
 .PHONY: demo test coverage vision lint types docs wheel installed bench trust trust-quick clean
 
 demo: $(READY)
 	$(BIN)/python -m infoform.demo --out out/demo
 
 test: $(READY) vision
-	$(BIN)/python -m pytest
-
-# the same tests; fails where they run too few lines or branches of src/infoform (benchmarks/trust/line_coverage.py)
-coverage: $(READY) vision
 	mkdir -p out
-	$(BIN)/python -m coverage run -m pytest
-	$(BIN)/python -m coverage json --quiet -o out/coverage.json
-	$(BIN)/python -m benchmarks.trust.line_coverage out/coverage.json
+	rm -f out/coverage.data*
+	$(IN_PARTS)$(BIN)/python -m $(COVERED)pytest
+	$(if $(COVERAGE),$(BIN)/python -m coverage combine --quiet)
+	$(if $(COVERAGE),$(BIN)/python -m coverage json --quiet -o out/coverage.json)
+	$(if $(COVERAGE),$(BIN)/python -m benchmarks.trust.line_coverage out/coverage.json)
+
+coverage:
+	$(MAKE) test COVERAGE=1
 
 # what tests/integrations/test_vision.py takes its networks from: without what they need, which would be another torch
 vision: $(VISION)/.ready

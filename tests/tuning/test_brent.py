@@ -16,6 +16,9 @@ HILLS: dict[str, Callable[[float], float]] = {
     "steep on one side": lambda x: x - math.exp(2 * x),
     "long tail": lambda x: 1 / (1 + 30 * (x - 1.3) ** 2),
     "waves": lambda x: -(x**2) + 0.3 * math.sin(9 * x),
+    # parabolas through three points of these have vertices outside of the bracket, to the left and to the right
+    "roof": lambda x: x - 2.98 if x < 2.98 else 0.1 * (2.98 - x),
+    "cusp and wall": lambda x: -((1.63 - x) ** 0.5) if x < 1.63 else -100 * (x - 1.63) ** 3,
     "at the end": lambda x: x,
     "flat": lambda x: 0.0,
     "evidence of one weight": lambda x: 0.5 * (x - math.log(40 + math.exp(x)) - 0.04 * math.exp(x)),
