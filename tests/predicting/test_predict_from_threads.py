@@ -32,7 +32,27 @@ def network(kind: str) -> nn.Module:
     if kind == "attention":
         layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
         return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (8, 8)), layer, nn.Flatten(), nn.Linear(64, 3))
+    if kind == "own attention":
+        return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (8, 8)), OwnAttention(), nn.Flatten(), nn.Linear(64, 3))
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+class OwnAttention(nn.Module):
+    """A mixer of positions that calls torch's function, by another name than attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(8, 24)
+
+    def forward(self, x: Tensor) -> Tensor:  # (N, S, 8) -> (N, S, 8)
+        return nn.functional.scaled_dot_product_attention(*self.mix(x).unsqueeze(1).chunk(3, dim=-1)).squeeze(1)
+
+
+def global_settings() -> list[bool]:
+    """Return what torch has one of for all threads."""
+    cuda = torch.backends.cuda
+    kernels = [cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()]
+    return [*kernels, torch.backends.mha.get_fastpath_enabled()]
 
 
 def batches() -> list[Tensor]:
@@ -85,8 +105,11 @@ def test_answers_from_several_threads_are_those_of_one(model: str, layers: Any, 
     assert torch.backends.mha.get_fastpath_enabled() == fast_path
 
 
-def test_predictions_of_all_kinds_and_a_fit_run_at_the_same_time() -> None:
-    laplace, x = fitted("convolutions"), batches()[2]
+@pytest.mark.parametrize("layers", [None, "last"])
+@pytest.mark.parametrize("model", ["convolutions", "attention", "own attention"])
+def test_predictions_of_all_kinds_and_a_fit_run_at_the_same_time(model: str, layers: Any) -> None:
+    laplace, x = fitted(model, layers), batches()[2]
+    settings = global_settings()
     data = [(one, torch.arange(len(one)) % 3) for one in batches()]
     work: dict[str, Any] = {
         kind: lambda kind=kind: laplace.predict(x, kind=kind, samples=4).probs for kind in ("linear", "mc", "linear-mc")
@@ -100,3 +123,4 @@ def test_predictions_of_all_kinds_and_a_fit_run_at_the_same_time() -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         for name, got in zip(names, pool.map(lambda name: work[name](), names), strict=True):
             assert torch.equal(got, expected[name]), name
+    assert global_settings() == settings

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.func import functional_call
 
-from infoform.common.shared_setting import SharedSetting
 from infoform.layers import LayerRule
 from infoform.layers.attention import all_projections, seen_projections
+from infoform.network.attention_setting import own_attention, unfused_encoder
 from infoform.network.batch_axis import FIRST, SHARED, arranged
 from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs
 from infoform.network.expanded import ExpandedNetwork
@@ -105,7 +105,8 @@ class Capture:
         self._anchor = next(iter(self.state.values())).new_zeros((), requires_grad=True)
         batch = with_channels_last(batch) if self.channels_last else batch
         self._size = batch_size(batch)
-        with torch.enable_grad(), self._casting(), repaired_batch_norm(self.model, batch):
+        grad, normed = torch.enable_grad(), repaired_batch_norm(self.model, batch)
+        with grad, self._casting(), normed, own_attention(self.model):
             outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
         self._examples = len(outputs) if outputs.dim() else 0
         if self.arranges and self._examples:
@@ -293,24 +294,6 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, flag in flags:
             module.training = flag
-
-
-def unfused_encoder() -> AbstractContextManager[None]:
-    """Run nn.TransformerEncoderLayer by its parts: its fused kernel never calls the linear layers inside it."""
-    return _UNFUSED.held()
-
-
-@contextmanager
-def _without_fast_path() -> Iterator[None]:
-    enabled = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(enabled)
-
-
-_UNFUSED = SharedSetting(_without_fast_path)  # torch has one switch for all threads
 
 
 def _tap_hook(capture: Capture, name: str, rule: LayerRule) -> Callable[..., Tensor]:

@@ -13,14 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.common.shared_setting import SharedSetting
+from infoform.network.attention_setting import plain_attention
 from infoform.network.batches import Batch, batch_size, cut_batch, read_outputs
 from infoform.network.one_example_norm import repaired_batch_norm
 
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-2}  # of outputs; of others 5 %
-_PLAIN_ATTENTION = SharedSetting(lambda: sdpa_kernel(SDPBackend.MATH))  # of which vmap has a rule
 
 
 @dataclass
@@ -52,7 +50,7 @@ class ExpandedNetwork:
         count = batch_size(batch)
         with torch.enable_grad():
             try:
-                with _PLAIN_ATTENTION.held(), casting(), warnings.catch_warnings():
+                with plain_attention(), casting(), warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message="There is a performance drop")  # right, but slower
                     return _together(model, state, names, batch, count)
             except (RuntimeError, ValueError, NotImplementedError, TypeError):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from infoform.layers.base import is_outer
+from infoform.network.attention_setting import own_attention
 from infoform.network.batches import Batch, read_outputs, split_batch
 from infoform.network.capture import evaluation_mode
 from infoform.network.coverage import find_layers, ordinary_layers
@@ -90,7 +91,8 @@ def plain_outputs(model: nn.Module, batch: Batch) -> Tensor:
     """
     modules = list(model.modules())
     evaluating = evaluation_mode(model) if any(module.training for module in modules) else nullcontext()
-    with evaluating, _copied_buffers(modules), torch.inference_mode(False), torch.no_grad():
+    modes = torch.inference_mode(False), torch.no_grad()
+    with evaluating, _copied_buffers(modules), modes[0], modes[1], own_attention(model):
         return read_outputs(model(*batch.args, **batch.kwargs))
 
 

@@ -16,6 +16,7 @@ from infoform.common.checks import check_choice, check_whole
 from infoform.common.randomness import isolated
 from infoform.likelihoods import LINKS, GaussianOutputs, Likelihood, OutputCovariance
 from infoform.likelihoods.positions import as_rows, positions_of
+from infoform.network.attention_setting import own_attention
 from infoform.network.batches import Batch, batch_size, device_of, read_outputs, split_batch, token_mask
 from infoform.network.capture import evaluation_mode
 from infoform.network.layer import Layer
@@ -238,7 +239,8 @@ class Predictor:
         return as_rows(self._arranged(batch, state))
 
     def _arranged(self, batch: Batch, state: dict[str, Tensor]) -> Tensor:  # -> (N, *P, C)
-        outputs = functional_call(self.model, state, batch.args, batch.kwargs)
+        with own_attention(self.model):
+            outputs = functional_call(self.model, state, batch.args, batch.kwargs)
         return self.likelihood.arrange_outputs(read_outputs(outputs))
 
     def buffers(self) -> dict[str, Tensor]:

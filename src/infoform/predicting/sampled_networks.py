@@ -13,19 +13,18 @@ many examples at a time as a processor's cache holds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.common.shared_setting import SharedSetting
 from infoform.common.vmap_or_loop import VMAP_WEIGHTS, VmapOrLoop
+from infoform.network.attention_setting import plain_attention
 from infoform.network.batches import Batch, batch_size, split_batch
-from infoform.network.capture import capturing, evaluation_mode, unfused_encoder
+from infoform.network.capture import capturing, evaluation_mode
 from infoform.predicting.directional import DirectionalDerivative
 
 if TYPE_CHECKING:
@@ -99,13 +98,14 @@ class SampledNetworks:
             for batch in batches
         ]
         compute = VmapOrLoop()
-        attention = _unfused_attention() if self.linear or step > 1 else nullcontext()
+        # neither vmap nor forward-mode differentiation has rules for fused attention
+        attention = plain_attention if self.linear or step > 1 else nullcontext
         one_at_a_time = _FORWARD_MODE if self.linear else nullcontext()
         parts: list[list[Tensor]] = [[] for _ in batches]
         draws: list[dict[str, Tensor]] = []  # the memory of some draws serves the next, whose outputs are copies
         drawn: dict[str, Tensor] = {}
         start = 0
-        with evaluation_mode(predictor.model), torch.no_grad(), attention:
+        with evaluation_mode(predictor.model), torch.no_grad():
             while start < pairs:
                 count = min(step * times if draws or self.linear else step, pairs - start)
                 if step > 1:
@@ -121,7 +121,7 @@ class SampledNetworks:
                     for sign in (1,) if self.linear else (1, -1):
                         drawn = self._parameters(means, deviations, drawn, sign=sign)
                         for of_batch, found in zip(runs, by_sign, strict=True):
-                            with one_at_a_time:
+                            with attention(), one_at_a_time:
                                 found.append(torch.cat([compute(run, drawn, each) for run in of_batch], dim=-2))
                     for part, found in zip(parts, by_sign, strict=True):
                         part.append((found[0] if self.linear else torch.stack(found, dim=1)).flatten(0, 1))
@@ -210,12 +210,4 @@ def _stacked(draws: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]: 
     return [{name: torch.cat([draw[name] for draw in draws]) for name in draws[0]}]
 
 
-@contextmanager
-def _unfused_attention() -> Iterator[None]:
-    # neither vmap nor forward-mode differentiation has rules for fused attention
-    with unfused_encoder(), _PLAIN_ATTENTION.held():
-        yield
-
-
 _FORWARD_MODE = RLock()  # torch has one level of forward-mode differentiation for all threads
-_PLAIN_ATTENTION = SharedSetting(lambda: sdpa_kernel(SDPBackend.MATH))  # torch has one choice for all threads
