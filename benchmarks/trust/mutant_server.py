@@ -59,7 +59,10 @@ def try_mutants(
     import pytest
 
     plugin = _Plugin(mutants, root, told, goes_on, kept)
-    pytest.main([*tests, "-s", "-q", "-x", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"], plugins=[plugin])
+    pytest.main(
+        [*tests, "-s", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"],
+        plugins=[plugin],
+    )
     if not plugin.ran:
         raise RuntimeError(f"pytest collects no tests of {' '.join(tests)}.")
 
@@ -79,6 +82,8 @@ class _Plugin:
         self.ran = True
         functions = _functions_of(self.root)
         killers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        gc.collect()
+        gc.freeze()  # or every child would copy what its collector looks at
         for mutant in self.mutants:
             if not self.goes_on():
                 break

@@ -73,7 +73,7 @@ def _places(tree: ast.Module) -> list[tuple[ast.AST, str, object]]:
         elif isinstance(node, ast.Constant) and type(node.value) is int:
             places.append((node, "value", node.value + 1))
         elif isinstance(node, ast.Constant) and isinstance(node.value, float):
-            places.append((node, "value", node.value * 2))
+            places.append((node, "value", node.value * 2 or 1.0))
         elif isinstance(node, ast.Attribute) and node.attr in NAMES:
             places.append((node, "attr", NAMES[node.attr]))
         elif isinstance(node, ast.IfExp):
