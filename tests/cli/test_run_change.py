@@ -173,6 +173,19 @@ def test_an_update_that_is_repeated_says_so_and_changes_nothing(fitted: Path, su
     assert len(read(fitted / "update.json")["result"]["data"]["digests"]) == 3
 
 
+def test_an_update_with_examples_that_are_in_the_run_says_so(fitted: Path, succeed: Call) -> None:
+    import pandas
+
+    old = pandas.read_csv("trees.csv")
+    new = old.assign(a=old["a"] + 0.125)
+    new.iloc[:5].to_csv("new.csv", index=False)
+    assert "count twice" not in succeed("fit", "run", "--update", "--data", "new.csv", "--quiet").stderr
+    pandas.concat([new.iloc[5:15], old.iloc[3:6], new.iloc[:2]]).to_csv("mixed.csv", index=False)
+    said = succeed("fit", "run", "--update", "--data", "mixed.csv", "--quiet").stderr
+    assert "about 0.33 of the examples in 'mixed.csv' are in 'run' already and now count twice" in said
+    assert any("count twice" in note for note in read(fitted / "update.json")["notes"])
+
+
 def test_an_update_keeps_results_of_the_earlier_posterior_and_says_where(fitted: Path, succeed: Call) -> None:
     succeed("tune", "run")
     succeed("predict", "run", *NEW)

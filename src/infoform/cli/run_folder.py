@@ -93,11 +93,12 @@ class RunFolder:
         there = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
         return max(there, default=0) + 1
 
-    def digests(self) -> tuple[str, ...]:
-        """Return the digests of all data that are in the posterior."""
+    def digests(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the digests of all data that are in the posterior, and hashes of some examples of each."""
         update = self.path / "update.json"
         latest = read_record(update, FitResult, COMMANDS["update"]) if update.is_file() else self.fit_record()
-        return latest.result.data.digests or ()
+        data = latest.result.data
+        return data.digests or (), data.samples or ()
 
     def plain_temperature(self) -> float | None:
         """Return the temperature that suits the network alone best, where `tune` has found one."""

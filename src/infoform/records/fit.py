@@ -36,6 +36,7 @@ class DataSource:
     source: str
     facts: DataFacts
     digests: tuple[str, ...] | None = field(default=None, metadata=LEFT_OUT)  # of all data in it, of updates last
+    samples: tuple[str, ...] | None = field(default=None, metadata=LEFT_OUT)  # hashes of some examples of each
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`infoform fit`: measure the curvature of a trained network on its training data, and save the posterior in a run."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -134,7 +135,7 @@ def fit(
         how = {"checkpoint": saved, "max_memory": max_memory, "offload": offload, "progress": record.progress}
         try:
             if update:
-                laplace, network, source = _updated(folder, data, model, options, how)
+                laplace, network, source = _updated(folder, data, model, options, how, note=record.note)
             else:
                 laplace, network, source = _fitted(data, model, options, likelihood, noise, posterior, how)
         except KeyboardInterrupt:
@@ -214,8 +215,10 @@ def _fitted(
         warnings.simplefilter("ignore", UntrainedWarning)  # told at the end, with the names of classes
         laplace.fit(opened.loader, **how)
     # the loader of a function may be slow to read, and is read once more for an update alone
-    digests = None if is_function(data) else (data_digest(opened),)
-    return laplace, source.record, DataSource(data, opened.facts, digests)
+    if is_function(data):
+        return laplace, source.record, DataSource(data, opened.facts)
+    digest = data_digest(opened)
+    return laplace, source.record, DataSource(data, opened.facts, (digest.total,), (digest.sample,))
 
 
 def _is_small(laplace: "Laplace") -> bool:
@@ -245,6 +248,8 @@ def _updated(
     model: ModelOptions,
     options: DataOptions,
     how: dict[str, Any],
+    *,
+    note: Callable[[str], None],
 ) -> tuple["Laplace", NetworkSource, DataSource]:
     from infoform.cli.data_digest import data_digest
     from infoform.cli.run_folder import OpenRun
@@ -259,14 +264,21 @@ def _updated(
         )
     check_options(options, [data])
     opened = run.read(data, labelled=True)
-    digest = data_digest(opened)
-    if digest in folder.digests():
-        say(f"'{data}' is in '{folder.path}' already ({digest.partition(',')[0]}), and nothing was changed.")
+    totals, samples = folder.digests()
+    digest = data_digest(opened, earlier=samples)
+    if digest.total in totals:
+        say(f"'{data}' is in '{folder.path}' already ({digest.total.partition(',')[0]}), and nothing was changed.")
         raise typer.Exit
+    if digest.known:
+        note(
+            f"about {digest.known:.2g} of the examples in '{data}' are in '{folder.path}' already and now count "
+            "twice; if they are the same ones, and not others that look alike, fit again without them."
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrainedWarning)  # as for a fit
         run.laplace.fit(opened.loader, update=True, **how)
-    return run.laplace, earlier.model, DataSource(data, earlier.data.facts, (*folder.digests(), digest))
+    now = DataSource(data, earlier.data.facts, (*totals, digest.total), (*samples, digest.sample))
+    return run.laplace, earlier.model, now
 
 
 def _result(laplace: "Laplace", network: NetworkSource, source: DataSource) -> FitResult:
