@@ -90,6 +90,13 @@ def test_several_targets(home: Path) -> None:
         ("a,b,y\n0,2,0,9\n1,4,1,9\n", {"target": "y"}, "more values than the header has names"),
         ("a,b,y\n1,2,0,9,9\n3,4,1,9,9\n", {"target": "y"}, "more values than the header has names"),
         ("a,b,y\n1,2,0,9\n3,4,1\n", {"target": "y"}, "more values than the header has names"),
+        (
+            "a,b,y,id\n1,2,0,7\n\n3,1,8\n",
+            {"target": "y", "ignore": "id"},
+            "row 1 of 'x.csv' has 3 values and the header 4",
+        ),
+        ("a,y,id,\n1,0,7,\n3,1\n", {"target": "y", "ignore": "id"}, "row 1 of 'x.csv' has 2 values and the header 3"),
+        ("a,y\n1,0\n1_000,1\n", {"target": "y"}, "must hold numbers, got '1_000' in row 1"),
         ("a,b,y\n1,2,0\n3,4,1,9\n", {"target": "y"}, "cannot be read as a table"),
         ("a,b,a,y\n1,2,3,0\n", {"target": "y"}, "has more than one column 'a', so that the name does not say which"),
         ("a,b,y,y\n1,2,3,0\n", {"target": "y"}, "has more than one column 'y'"),

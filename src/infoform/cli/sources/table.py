@@ -1,5 +1,7 @@
 """A table, CSV or Parquet: one row an example, one column a target, all others numbers that the network takes in."""
 
+import csv
+import gzip
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +86,7 @@ def _targets(frame: "DataFrame", names: list[str], spec: str, reading: Reading) 
 
 def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)
     if column.dtype.kind not in "iubf":
-        row = next((row for row, value in enumerate(column) if not _is_number(value)), 0)
+        row = _first_without_number(column)
         raise Mistake(
             f"column '{column.name}' of '{spec}' must hold numbers, got {column.iloc[row]!r} in row {row}; "
             f"{remedy} encode it."
@@ -100,13 +102,14 @@ def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)
     return values
 
 
-def _is_number(value: Any) -> bool:
-    """Tell whether a cell is a number, or a text that reads as one, or empty."""
-    try:
-        float("nan" if value is None else value)
-    except (TypeError, ValueError):
-        return False
-    return True
+def _first_without_number(column: "Series[Any]") -> int:
+    """Return the row of the first cell that is neither empty nor a number as tables write it (Python reads 1_000)."""
+    import pandas
+
+    if column.dtype.kind not in "OU":
+        return 0
+    bad = pandas.to_numeric(column, errors="coerce").isna() & column.notna()
+    return int(bad.to_numpy(dtype=bool).argmax())
 
 
 def _label(value: Any) -> str:
@@ -120,14 +123,14 @@ def _frame(spec: str) -> "DataFrame":
         raise Mistake("reading tables needs pandas, which is not installed: pip install 'infoform[tables]'.") from None
     if not Path(spec).is_file():
         raise Mistake(f"there is no file '{spec}' to read data from; check the path.")
+    is_parquet, sep = spec.lower().endswith((".parquet", ".pq")), "\t" if ".tsv" in spec.lower() else ","
     try:
-        if spec.lower().endswith((".parquet", ".pq")):
+        if is_parquet:
             frame = pandas.read_parquet(spec)
             names = frame.columns.to_series().map(str)
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pandas.errors.ParserWarning)  # values without a name would be left out
-                sep = "\t" if ".tsv" in spec.lower() else ","
                 frame = pandas.read_csv(spec, sep=sep, index_col=False)
                 # as they stand in the file: pandas calls the second `a` of a header `a.1`
                 names = (
@@ -142,6 +145,8 @@ def _frame(spec: str) -> "DataFrame":
         raise Mistake(f"'{spec}' cannot be read as a table: {' '.join(str(error).split())}.") from error
     if len(frame) == 0:
         raise Mistake(f"'{spec}' has no rows; a table needs at least one.")
+    if not is_parquet and frame.iloc[:, -1].isna().any():
+        _check_lengths(spec, sep, len(names))
     if names.duplicated().any():
         raise Mistake(
             f"'{spec}' has more than one column '{names[names.duplicated()].iloc[0]}', so that the name does not say "
@@ -149,6 +154,22 @@ def _frame(spec: str) -> "DataFrame":
         )
     frame.columns = frame.columns.map(str)
     return frame
+
+
+def _check_lengths(spec: str, sep: str, count: int) -> None:
+    """Raise if a row has fewer values than the header names: pandas takes them for the first columns."""
+    opened = gzip.open if spec.lower().endswith(".gz") else open
+    with opened(spec, "rt", encoding="utf-8-sig", newline="") as file:
+        try:
+            lengths = [len(row) for row in csv.reader(file, delimiter=sep) if row][1:]
+        except csv.Error as error:
+            raise Mistake(f"'{spec}' cannot be read as a table: {error}.") from error
+    short = next((row for row, length in enumerate(lengths) if length < count), None)
+    if short is not None:
+        raise Mistake(
+            f"row {short} of '{spec}' has {lengths[short]} values and the header {count} names, so that no value has a "
+            "sure name; write an empty value between two separators, or remove the row."
+        )
 
 
 def _listed(names: Any) -> str:
