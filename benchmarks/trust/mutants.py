@@ -22,6 +22,7 @@ class Mutant:
     line: int
     change: str  # what it was and what it is
     source: str  # of the whole file
+    code: str = ""  # the line as it was
     lines: tuple[int, int] = (0, 0)  # of the statement that holds the change, the first and the last; of its head, if
     # the statement holds others
 
@@ -43,7 +44,8 @@ def mutants_of(root: Path, file: Path) -> list[Mutant]:
         line = getattr(node, "lineno", 0)
         lines = min((one for one in statements if one[0] <= line <= one[1]), key=lambda one: one[1] - one[0])
         change = f"{before} → {ast.unparse(node)}"
-        found.append(Mutant(str(file.relative_to(root)), line, change, ast.unparse(tree), lines))
+        code = text.splitlines()[line - 1].strip()
+        found.append(Mutant(str(file.relative_to(root)), line, change, ast.unparse(tree), code, lines))
     return found
 
 

@@ -87,8 +87,9 @@ class _Kept:
         return one is not None and (one["outcome"] == "killed" or one["tests"] == self.tests)
 
     def add(self, mutant: Mutant, outcome: str, killer: str) -> None:
-        one = {"file": mutant.file, "line": mutant.line, "change": mutant.change, "outcome": outcome, "killer": killer}
-        write_json(self.path, self.read() | {mutant.key: one | {"tests": self.tests}})
+        one = {"file": mutant.file, "line": mutant.line, "code": mutant.code, "change": mutant.change}
+        told = {"outcome": outcome, "killer": killer, "tests": self.tests}
+        write_json(self.path, self.read() | {mutant.key: one | told})
         print(f"    {outcome}: {mutant.key}", flush=True)
 
 
@@ -143,7 +144,8 @@ def counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
 
 def reason(one: dict[str, Any]) -> str:
     """Return why a mutant changes no result, or an empty text if it does."""
-    return next((why for (file, part), why in EQUIVALENT.items() if one["file"] == file and part in one["change"]), "")
+    told = f"{one['code']} | {one['change']}"
+    return next((why for (file, part), why in EQUIVALENT.items() if one["file"] == file and part in told), "")
 
 
 def _described(one: dict[str, Any]) -> dict[str, Any]:

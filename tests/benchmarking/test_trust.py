@@ -132,7 +132,7 @@ def test_too_few_lines_or_branches_fail(
 
 
 def test_survivors_lower_the_share_of_killed_mutants() -> None:
-    mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "change": "1 → 2"}
+    mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "code": "x + 1", "change": "1 → 2"}
     found = counted([mutant | {"outcome": outcome} for outcome in ["killed"] * 3 + ["not run"]], possible=9)
     assert found["rooms"]["priors"]["share"] == 0.75
     assert not found["claims"][0]["holds"]
@@ -145,17 +145,19 @@ def test_survivors_lower_the_share_of_killed_mutants() -> None:
 
 
 def test_equivalent_mutants_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "change": "1 → 2", "outcome": "survived"}
-    monkeypatch.setitem(EQUIVALENT, ("priors/base.py", "1 → 2"), "a bound of chunks")
-    found = counted([mutant, mutant | {"change": "3 → 4", "outcome": "killed"}], possible=2)
-    assert found["rooms"]["priors"]["share"] == 1.0
+    mutant = {"room": "priors", "file": "priors/base.py", "line": 1, "code": "step = 1", "change": "1 → 2"}
+    monkeypatch.setitem(EQUIVALENT, ("priors/base.py", "step = 1"), "a bound of chunks")
+    killed = mutant | {"code": "step = 1", "change": "3 → 4", "outcome": "killed"}
+    found = counted([mutant | {"outcome": "survived"}, killed], possible=2)
+    assert found["rooms"]["priors"] == {"tried": 2, "killed": 1, "equivalent": 1, "share": 1.0}
     assert found["claims"][0]["holds"]
     assert [one["reason"] for one in found["equivalent"]] == ["a bound of chunks"]
 
 
 def test_equivalent_mutants_are_mutants() -> None:
-    for file, change in EQUIVALENT:
-        assert any(change in one.change for one in mutants_of(PACKAGE, PACKAGE / file)), (file, change)
+    every = {file: mutants_of(PACKAGE, PACKAGE / file) for file, _ in EQUIVALENT}
+    for file, part in EQUIVALENT:
+        assert any(part in f"{one.code} | {one.change}" for one in every[file]), (file, part)
 
 
 @pytest.mark.parametrize(("holds", "said"), [(True, "1 of 1 claims hold"), (False, "0 of 1 claims hold")])
