@@ -1,5 +1,6 @@
 """The script that docs/long-fits.md shows for several processes, with a small model and data put before it."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def documented_script() -> str:
     return PAGE.read_text(encoding="utf-8").split("## Several processes")[1].split("```python\n")[1].split("```")[0]
 
 
-def run_documented_script(folder: Path) -> "bounded.subprocess.CompletedProcess[str]":
+def run_documented_script(folder: Path) -> "subprocess.CompletedProcess[str]":
     """Start it in two processes, which leave `posterior.safetensors` in the folder."""
     (folder / "script.py").write_text(f"{BEFORE}\n{documented_script()}")
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "script.py"]
