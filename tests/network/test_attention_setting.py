@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from infoform.network.attention_setting import has_attention, own_attention, plain_attention
+from infoform.network.attention_setting import has_attention, own_attention, plain_attention, unfused_encoder
 
 
 class Mixer(nn.Module):
@@ -44,6 +44,8 @@ def test_settings_last_for_their_block_and_the_inner_one_may_need_another() -> N
 
     model, before = nn.MultiheadAttention(4, 2), kernels()
     with own_attention(model):
+        assert kernels() == before
+    with unfused_encoder(model):
         assert kernels() == [before[0], False]
         with plain_attention():
             assert kernels() == [False, False]

@@ -7,40 +7,31 @@ a thread that predicts must not see what another one has set.
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from infoform.common.shared_setting import SharedSetting
+from infoform.common.shared_modes import SharedModes
 
 FUNCTION = "scaled_dot_product_attention"
 
 
-@contextmanager
-def unfused_encoder() -> Iterator[None]:
+def own_attention(model: nn.Module) -> AbstractContextManager[None]:
+    """Run a model as it runs by itself; inside of the two others as these say."""
+    return _MODES.held("own") if has_attention(model) else nullcontext()
+
+
+def unfused_encoder(model: nn.Module) -> AbstractContextManager[None]:
     """Run nn.TransformerEncoderLayer by its parts: its fused kernel never calls the linear layers inside it."""
-    with _UNFUSED.held():
-        yield
+    return _MODES.held("unfused") if has_attention(model) else nullcontext()
 
 
-@contextmanager
-def plain_attention() -> Iterator[None]:
+def plain_attention() -> AbstractContextManager[None]:
     """Compute attention by plain products, encoder layers by their parts."""
-    with _UNFUSED.held(), _PLAIN.held():
-        yield
-
-
-@contextmanager
-def own_attention(model: nn.Module) -> Iterator[None]:
-    """Compute attention as torch chooses, encoder layers by their parts; inside of `plain_attention` as that says."""
-    if not has_attention(model):
-        yield
-        return
-    with _UNFUSED.held(), _PLAIN.unset():
-        yield
+    return _MODES.held("plain")
 
 
 def has_attention(model: nn.Module) -> bool:
@@ -66,6 +57,12 @@ def _without_fast_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(enabled)
 
 
-_UNFUSED = SharedSetting(_without_fast_path)  # torch has one switch for all threads
-_PLAIN = SharedSetting(lambda: sdpa_kernel(SDPBackend.MATH))  # and one choice
+@contextmanager
+def _by_plain_products() -> Iterator[None]:
+    with _without_fast_path(), sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+# torch has one of each setting for all threads
+_MODES = SharedModes({"own": nullcontext, "unfused": _without_fast_path, "plain": _by_plain_products})
 _KNOWN: "weakref.WeakKeyDictionary[nn.Module, bool]" = weakref.WeakKeyDictionary()

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from infoform.layers import LayerRule
 from infoform.layers.attention import all_projections, seen_projections
-from infoform.network.attention_setting import own_attention, unfused_encoder
+from infoform.network.attention_setting import unfused_encoder
 from infoform.network.batch_axis import FIRST, SHARED, arranged
 from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs
 from infoform.network.expanded import ExpandedNetwork
@@ -106,7 +106,7 @@ class Capture:
         batch = with_channels_last(batch) if self.channels_last else batch
         self._size = batch_size(batch)
         grad, normed = torch.enable_grad(), repaired_batch_norm(self.model, batch)
-        with grad, self._casting(), normed, own_attention(self.model):
+        with grad, self._casting(), normed, unfused_encoder(self.model):
             outputs = read_outputs(functional_call(self.model, self.state, batch.args, batch.kwargs))
         self._examples = len(outputs) if outputs.dim() else 0
         if self.arranges and self._examples:
@@ -280,7 +280,7 @@ def capturing(
     # attentions also where they are not tapped: digits would depend on it
     attentions = seen_projections(all_projections(model))
     # norms after taps, so that a tapped norm is tapped behind its cheap backward pass
-    with evaluation_mode(model), unfused_encoder(), attentions, taps, norms:
+    with evaluation_mode(model), attentions, taps, norms:
         yield capture
 
 

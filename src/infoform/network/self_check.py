@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from infoform.common.randomness import isolated
+from infoform.network.attention_setting import unfused_encoder
 from infoform.network.batch_axis import AXES, FIRST, SHARED, arranged
 from infoform.network.batches import Batch, batch_size, is_divisible, read_outputs, select_rows_beside, squares
 from infoform.network.capture import Call, Capture
@@ -233,7 +234,8 @@ class _Check:
         capture.taps = False
         torch.manual_seed(0)
         try:
-            with torch.enable_grad(), repaired_batch_norm(capture.model, batch):
+            normed, unfused = repaired_batch_norm(capture.model, batch), unfused_encoder(capture.model)
+            with torch.enable_grad(), normed, unfused:
                 state = capture.state | leaves
                 outputs = read_outputs(functional_call(capture.model, state, batch.args, batch.kwargs))
         finally:
