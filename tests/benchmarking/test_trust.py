@@ -128,6 +128,7 @@ def test_too_few_lines_or_branches_fail(
     files = {"some.py": {"summary": {"missing_lines": 100 - lines}}}
     (tmp_path / "report.json").write_text(json.dumps({"totals": totals, "files": files}))
     assert line_coverage.main(str(tmp_path / "report.json")) == code
+    assert line_coverage.main(str(tmp_path / "report.json"), only_report=True) == 0
     assert capsys.readouterr().out.startswith(f"{lines}.0 % of 100 lines and {branches}.0 % of 100 branches")
 
 
