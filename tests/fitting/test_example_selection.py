@@ -1,5 +1,7 @@
 """Bases are found from the examples that matter, all else from every example; batches and processes change nothing."""
 
+import gc
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from dense import assert_close
 from flat import flat_laplace
 from infoform import Laplace
 from infoform.common.randomness import UniformStream
+from infoform.fitting import example_selection
 from infoform.fitting.example_selection import WHOLE, ExampleSelector, Selection
 from infoform.network.batches import Batch, select_rows
 from infoform.network.capture import Capture
@@ -239,8 +242,12 @@ def test_fits_with_nothing_that_makes_up_for_examples_left_out_take_every_one(op
     check_same(fit(model, batches(90), **options), fit(model, batches(90), basis_floor=0.0, **options))
 
 
+@pytest.mark.parametrize("block", [10, 64, 2**16])
 @pytest.mark.parametrize("size", [7, 64, 150])
-def test_a_selector_takes_the_first_examples_and_those_above_a_share_of_the_mean(size: int) -> None:
+def test_a_selector_takes_the_first_examples_and_those_above_a_share_of_the_mean(
+    size: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(example_selection, "BLOCK", block)
     vectors = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).pow(5)
     energy, first = vectors.double().square().sum(1), torch.arange(400) < WHOLE
     selector, selected = ExampleSelector(0.3), []
@@ -256,6 +263,28 @@ def test_a_selector_takes_the_first_examples_and_those_above_a_share_of_the_mean
     whole = torch.cat([torch.full_like(one, bool(one.all())) for one in selected])
     assert torch.equal(selection.deferred, whole)
     assert torch.equal(selection.select(vectors, torch.arange(400)), first | (energy >= 0.3 * energy.mean()))
+
+
+@pytest.mark.parametrize(("dtype", "each"), [(torch.float32, 6), (torch.bfloat16, 6), (torch.float64, 10)])
+def test_an_example_takes_a_few_bytes_in_blocks(dtype: torch.dtype, each: int) -> None:
+    selector, numbers = ExampleSelector(0.1), torch.arange(3 * example_selection.BLOCK)
+    before = {id(one) for one in gc.get_objects() if type(one) is Tensor}
+    for part in numbers.split(1000):
+        selector.select(torch.ones(len(part), 2, dtype=dtype), part)
+    del part
+    held = [one for one in gc.get_objects() if type(one) is Tensor and id(one) not in before]
+    assert len(held) == 9  # three blocks each of energies and of what was selected and deferred
+    assert sum(one.nbytes for one in held) == each * len(numbers)
+
+
+def test_energies_that_float32_does_not_hold_do_not_hide_others() -> None:
+    vectors = torch.full((300, 1), 1e19)
+    vectors[::2] = 1e30
+    selector = ExampleSelector(0.1)
+    selector.select(vectors, torch.arange(300))
+    selection = selector.finish_first_pass()
+    assert math.isfinite(selection.mean)
+    assert bool(selection.selected[::2].all())
 
 
 def test_first_examples_that_are_unlike_the_others_do_not_hide_their_information() -> None:

@@ -12,10 +12,11 @@ so that the examples left out have less than a share θ of the energy that is se
 2. After it the mean of all examples that it has read is known, and the second pass measures along the bases on the
    examples that either mean selects (`Selection`).
 
-Neither the batch size nor the number of processes changes the selection.
+Neither the batch size nor the number of processes changes the selection. An example takes six bytes while the first pass
+reads (ten in float64), and two from then on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor
 from infoform.common.float64 import in_double
 
 WHOLE = 256  # examples that are all selected; their mean energy stands for that of all
+BLOCK = 2**16  # examples
 Gather = Callable[[tuple[float, int]], Sequence[tuple[float, int]]]  # a process' own value -> those of all processes
 
 
@@ -56,6 +58,38 @@ class Selection:
 
 
 @dataclass
+class ExampleValues:
+    """One number for each example, in their order, in blocks of one size: small tensors would scatter the memory."""
+
+    _blocks: list[Tensor] = field(default_factory=list)  # (BLOCK,) each
+    _count: int = 0
+
+    @classmethod
+    def of(cls, values: Tensor | None) -> "ExampleValues":  # (N,)
+        found = cls()
+        if values is not None:
+            found.add(values.cpu())
+        return found
+
+    def add(self, values: Tensor) -> None:  # (N,)
+        while len(values):
+            place = self._count % BLOCK
+            if place == 0:
+                self._blocks.append(values.new_empty(BLOCK))
+            part, values = values[: BLOCK - place], values[BLOCK - place :]
+            self._blocks[-1][place : place + len(part)] = part
+            self._count += len(part)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yield the blocks, the last one up to its end."""
+        for place, block in enumerate(self._blocks):
+            yield block[: self._count - place * BLOCK]
+
+    def __len__(self) -> int:
+        return self._count
+
+
+@dataclass
 class ExampleSelector:
     """Selects among the examples of one process while the first pass reads them, in their order."""
 
@@ -63,9 +97,9 @@ class ExampleSelector:
     gather: Gather = lambda own: [own]
     energy: float = 0.0  # of this process' examples among the first ones
     count: int = 0  # of these examples
-    _energies: list[Tensor] = field(default_factory=list)  # (N,) for each batch
-    _selected: list[Tensor] = field(default_factory=list)  # (N,) for each batch
-    _deferred: list[Tensor] = field(default_factory=list)  # (N,) for each batch
+    _energies: ExampleValues = field(default_factory=ExampleValues)  # in the dtype of the Fisher vectors
+    _selected: ExampleValues = field(default_factory=ExampleValues)
+    _deferred: ExampleValues = field(default_factory=ExampleValues)
     _first_mean: float | None = None  # of the first examples of all processes
 
     def select(self, vectors: Tensor, numbers: Tensor, *, every: bool = False) -> Tensor:  # (N, C), (N,) -> (N,)
@@ -84,24 +118,24 @@ class ExampleSelector:
         self.count += int(first.sum())
         always = torch.ones_like(first) if every else first
         selected = always if bool(first.all()) else always | (energies >= self.floor * self._mean_of_first())
-        self._energies.append(energies)
-        self._selected.append(selected)
-        self._deferred.append(torch.full_like(selected, bool(selected.all())))
+        self._energies.add(_narrowed(energies, vectors.dtype))
+        self._selected.add(selected)
+        self._deferred.add(torch.full_like(selected, bool(selected.all())))
         return selected
 
     def finish_first_pass(self) -> Selection:
         """Return the examples that the second pass measures; all processes must call it."""
         self._mean_of_first()  # other processes may still ask for what this one knows of it
-        energies = torch.cat([torch.zeros(0, dtype=torch.float64), *self._energies])
-        mean = self._mean_of_all(float(energies.sum()), len(energies))
+        mean = self._mean_of_all(sum(float(in_double(one).sum()) for one in self._energies), len(self._energies))
+        pairs = zip(self._selected, self._energies, strict=True)
         none = torch.zeros(0, dtype=torch.bool)
-        selected = torch.cat([none, *self._selected]) | (energies >= self.floor * mean)
+        selected = torch.cat([none, *(one | (energies >= self.floor * mean) for one, energies in pairs)])
         return Selection(self.floor, mean, selected, torch.cat([none, *self._deferred]))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         """Return what another object needs to go on after a batch; the mean of the first examples is gathered anew."""
-        batches = {"energies": self._energies, "selected": self._selected, "deferred": self._deferred}
-        return {name: torch.cat(one) for name, one in batches.items() if one}, {
+        values = {"energies": self._energies, "selected": self._selected, "deferred": self._deferred}
+        return {name: torch.cat([*one]) for name, one in values.items() if len(one)}, {
             "energy": self.energy,
             "count": self.count,
         }
@@ -109,7 +143,7 @@ class ExampleSelector:
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
         """Go on from where another object was."""
         self._energies, self._selected, self._deferred = (
-            [tensors[name].cpu()] if name in tensors else [] for name in ("energies", "selected", "deferred")
+            ExampleValues.of(tensors.get(name)) for name in ("energies", "selected", "deferred")
         )
         self.energy, self.count = float(values["energy"]), int(values["count"])
 
@@ -122,6 +156,13 @@ class ExampleSelector:
     def _mean_of_all(self, energy: float, count: int) -> float:
         found = self.gather((energy, count))
         return sum(one for one, _ in found) / max(1, sum(one for _, one in found))
+
+
+def _narrowed(energies: Tensor, dtype: torch.dtype) -> Tensor:  # (N,)
+    """Return energies in float64 where the vectors are, else in float32."""
+    if dtype == torch.float64:
+        return energies
+    return energies.clamp(max=torch.finfo(torch.float32).max).float()
 
 
 def _energies(vectors: Tensor) -> Tensor:  # (N, *P, C) -> (N,)
