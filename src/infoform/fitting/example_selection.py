@@ -12,8 +12,8 @@ so that the examples left out have less than a share θ of the energy that is se
 2. After it the mean of all examples that it has read is known, and the second pass measures along the bases on the
    examples that either mean selects (`Selection`).
 
-Neither the batch size nor the number of processes changes the selection. An example takes six bytes while the first pass
-reads (ten in float64), and two from then on.
+Neither the batch size nor the number of processes changes the selection. An example takes six bytes (ten in float64)
+while the first pass reads, and two from then on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
