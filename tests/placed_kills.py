@@ -27,6 +27,14 @@ from bounded import end_of, exit_code, fork
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree")
 FREE = ("began", "seconds", "peak_memory_bytes", "commit", "versions", "notes")  # of a record: no two runs share them
+MEASURED = (
+    "available_bytes",
+    "seconds_per_example",
+    "plain_seconds_per_example",
+    "plain_seconds",
+    "cost",
+    "recommendation",
+)
 LONGEST = 200  # seconds that one command may take
 GRACE = 20  # seconds more until the process that runs it must have answered
 
@@ -216,13 +224,22 @@ def contents(folder: Path) -> dict[str, Any]:
         if path.suffix == ".json":
             content = json.loads(data)
             if isinstance(content.get("result"), dict):
-                content["result"].pop("available_bytes", None)  # memory that was free just then
+                content["result"] = _without_measured(content["result"])
             found[name] = {key: value for key, value in content.items() if key not in FREE}
         elif path.suffix == ".html":
             found[name] = hashlib.sha256(re.sub(rb"\d", b"", data)).hexdigest()
         else:
             found[name] = hashlib.sha256(data).hexdigest()
     return found
+
+
+def _without_measured(value: Any) -> Any:
+    """Return a result without times, what is said of times, and the memory that was free just then."""
+    if isinstance(value, list):
+        return [_without_measured(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_measured(one) for key, one in value.items() if key not in MEASURED}
 
 
 if __name__ == "__main__":

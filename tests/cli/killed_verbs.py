@@ -12,6 +12,8 @@ from placed_kills import CleanProcess
 FIT = ("fit", "all/run", *NETWORK, *TREES, "--keep-curvature", "--quiet", "--rank", "3")
 NEW = ("--data", "trees.csv", "--quiet")
 MORE = ("--data", "more.csv", "--quiet")
+COMPARE = ("compare", "all/run", *MORE, "--validation", "few.csv", "--method", "temperature", "--method", "last layer",
+           "--resamples", "100")  # fmt: skip
 VERBS: dict[str, tuple[Sequence[str], ...]] = {
     "fit": (FIT,),
     "fit with a checkpoint": ((*FIT, "--checkpoint", "all/part"),),
@@ -31,7 +33,11 @@ VERBS: dict[str, tuple[Sequence[str], ...]] = {
     "evaluate": (FIT, ("evaluate", "all/run", *NEW)),
     "acquire": (FIT, ("acquire", "all/run", *NEW, "--number", "3", "--samples", "5")),
     "plan": (FIT, ("plan", "all/run", "--memory", "2KB", "--apply")),
+    "compare": (FIT, COMPARE),
+    "export": (FIT, ("export", "all/run", "--to", "onnx", "--kind", "heads", "--samples", "4")),
+    "report": (FIT, ("evaluate", "all/run", *NEW), ("report", "all/run")),
 }
+SLOW = ("export",)  # too slow for CI
 
 
 def make_folder() -> None:
@@ -41,8 +47,9 @@ def make_folder() -> None:
     Path("few.csv").write_text("".join(rows[:9]))
 
 
-def warm_up(commands: CleanProcess) -> None:
+def warm_up(commands: CleanProcess, *, slow: bool = False) -> None:
     """Have the process import all that the verbs need; in the present folder, which has the user's files."""
-    for arguments in (FIT, *(VERBS[verb][1] for verb in ("tune", "predict", "evaluate", "acquire", "plan"))):
+    verbs = ("fit", "tune", "predict", "evaluate", "acquire", "plan", "compare", "report", *(SLOW if slow else ()))
+    for arguments in (VERBS[verb][-1] for verb in verbs):
         assert commands.warm_up(arguments) == 0, arguments
     rmtree("all")
