@@ -3,17 +3,21 @@
 Every mutant runs in a fork, with the tests that run its lines; the first failure kills it. One that is alive after a
 minute of computing is undecided and counts as alive. What was tried is kept in out/trust-mutants.json, and a stopped
 run goes on; survivors are tried again when the tests have changed.
+
+The order is drawn at random with a fixed seed, and such that however many are tried, every room has its share: a part
+of the run is a stratified sample, and an interval tells what it says of all mutants.
 """
 
 import hashlib
 import importlib.abc
 import importlib.util
 import json
+import math
 import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +54,7 @@ TESTS = [
 def run(*, quick: bool, seed: int) -> dict[str, Any]:
     """Return how many of all mutants, tried in an order drawn at random, the tests kill."""
     rooms = room_of_files()
-    every = [mutant for file in sorted(rooms) for mutant in mutants_of(PACKAGE, PACKAGE / file)]
-    random.Random(seed).shuffle(every)  # so that a run that is stopped has some of every room
+    every = in_drawn_order({file: mutants_of(PACKAGE, PACKAGE / file) for file in sorted(rooms)}, rooms, seed)
     drawn = every[:QUICK] if quick else every
     _import_before_forks()
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +64,23 @@ def run(*, quick: bool, seed: int) -> dict[str, Any]:
         _try([one for one in drawn if not kept.settled(known.get(one.key))], kept)
         known = kept.read()
     tried = [{**known[m.key], "room": rooms[m.file]} for m in drawn if m.key in known]
-    return counted(tried, len(every))
+    return counted(tried, len(every)) | {"seed": seed}
+
+
+def in_drawn_order(mutants: Mapping[str, Sequence[Mutant]], rooms: Mapping[str, str], seed: int) -> list[Mutant]:
+    """Return the mutants of all files in a random order whose every beginning has of each room the share it has of all.
+
+    Args:
+        mutants: By file.
+        rooms: The room of each file.
+        seed: Of the order.
+    """
+    chance, placed = random.Random(seed), []
+    for room in dict.fromkeys(rooms.values()):
+        own = [one for file in mutants if rooms[file] == room for one in mutants[file]]
+        chance.shuffle(own)
+        placed += [((place + chance.random()) / len(own), one) for place, one in enumerate(own)]
+    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
 
 
 def room_of_files() -> dict[str, str]:
@@ -125,21 +144,39 @@ def counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
             rooms[room] = {"tried": len(own), "killed": len(own) - len(alive), "equivalent": len(same),
                            "share": (len(own) - len(alive)) / count if count else 1.0}  # fmt: skip
     killed, total = sum(one["killed"] for one in rooms.values()), len(tried) - len(equivalent)
+    figure = f"{killed:,} of {total:,} mutants that change something ({killed / max(1, total):.1%}"
+    low, high = interval(killed, total) if len(tried) < possible else (None, None)
+    if low is not None:
+        figure += f"; of all, {low:.1%} to {high:.1%}, a 95% interval"
     return {
         "claims": [
             claim(
                 f"tests kill at least {LEAST:.0%} of the mutants of the mathematics",
                 total > 0 and killed >= LEAST * total,
-                f"{killed:,} of {total:,} mutants that change something ({killed / max(1, total):.1%})",
+                f"{figure})",
             )
         ],
         "possible": possible,
         "tried": len(tried),
+        "interval": None if low is None else [low, high],
         "left": [f"{possible - len(tried):,} mutants"] if len(tried) < possible else [],
         "rooms": rooms,
         "survivors": survivors,
         "equivalent": equivalent,
     }
+
+
+def interval(killed: int, total: int, *, deviations: float = 1.959964) -> tuple[float, float]:
+    """Return Wilson's binomial interval of a share, 95 % where not said otherwise.
+
+    |k/n − p| ≤ z √(p (1 − p) / n)                                     Wilson 1927
+    """
+    if total == 0:
+        return 0.0, 1.0
+    square = deviations**2
+    middle = (killed + square / 2) / (total + square)
+    half = deviations / (total + square) * math.sqrt(killed * (total - killed) / total + square / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def reason(one: dict[str, Any]) -> str:

@@ -25,10 +25,9 @@ strangers is in `SECURITY.md`.
 To repeat one part: `python -m benchmarks.trust --only threads`. The results are in `benchmarks/results/trust.json`."""
 MUTANTS = """## Mutants
 
-A mutant is the code with one operator, comparison or number changed. {tried:,} of the {possible:,} that are possible
-in these rooms were tried, in an order drawn at random, each against the tests that run its lines. A mutant that changes
-no result (a bound of a chunk, a faster way to the same numbers) does not count; each of them is listed with its
-reason."""
+A mutant is the code with one operator, comparison or number changed. {tried} in these rooms {was} tried, each against
+the tests that run its lines. A mutant that changes no result (a bound of a chunk, a faster way to the same numbers)
+does not count; each of them is listed with its reason."""
 
 OUTCOMES = {"survived": "", "not run": " (no test runs the line)", "undecided": " (undecided after a minute)"}
 
@@ -77,7 +76,13 @@ def _mutants(result: Mapping[str, Any]) -> str:
         for room, one in result["rooms"].items()
     ]
     head = table(["room", "mutants tried", "killed", "change nothing", "killed of the others"], rows)
-    text = MUTANTS.format(possible=result["possible"], tried=result["tried"])
+    some = f"{result['tried']:,} of the {result['possible']:,} that are possible"
+    if result["interval"] is None:
+        text = MUTANTS.format(tried=f"All {result['possible']:,} that are possible", was="were")
+    else:
+        low, high = result["interval"]
+        text = MUTANTS.format(tried=some, was=f"(drawn at random by rooms, seed {result['seed']}) were")
+        text += f" Of all, the tests kill between {low:.1%} and {high:.1%} (Wilson's 95 % interval)."
     alive = [_mutant(one) + OUTCOMES[one["outcome"]] for one in result["survivors"]]
     same = [f"{_mutant(one)} ({one['reason']})" for one in result["equivalent"]]
     lists = {"Mutants that are alive": alive, "Mutants that change nothing, and why": same}

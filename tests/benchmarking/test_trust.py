@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 from benchmarks.trust import PARTS, claim, line_coverage, page
 from benchmarks.trust.equivalent_mutants import EQUIVALENT
-from benchmarks.trust.mutants import mutants_of
-from benchmarks.trust.mutation import PACKAGE, ROOMS, TESTS, counted, room_of_files
+from benchmarks.trust.mutants import Mutant, mutants_of
+from benchmarks.trust.mutation import PACKAGE, ROOMS, TESTS, counted, in_drawn_order, interval, room_of_files
 
 import bounded
 
@@ -58,7 +59,7 @@ SERVED = """
 import sys
 from pathlib import Path
 from benchmarks.trust.mutant_server import changes_functions_only, try_mutants
-from benchmarks.trust.mutants import mutants_of
+from benchmarks.trust.mutants import Mutant, mutants_of
 
 root = Path("house")
 text = (root / "room.py").read_text()
@@ -139,10 +140,37 @@ def test_survivors_lower_the_share_of_killed_mutants() -> None:
     assert not found["claims"][0]["holds"]
     assert len(found["survivors"]) == 1
     assert found["left"] == ["5 mutants"]
-    run = _result(True)["threads"] | {"result": found}
+    assert found["interval"] == list(interval(3, 4))
+    assert "30.1% to 95.4%" in found["claims"][0]["figure"]
+    assert counted([mutant | {"outcome": "killed"}], possible=1)["interval"] is None
+    run = _result(True)["threads"] | {"result": found | {"seed": 0}}
     text = page.page({"mutation": run})
     assert "`priors/base.py`, line 1: `1 → 2` (no test runs the line)" in text
     assert "- Mutants that the tests kill: 5 mutants" in text
+
+
+def test_every_beginning_of_the_drawn_order_has_its_share_of_each_room() -> None:
+    files = {"a.py": 30, "b.py": 70, "c.py": 900}
+    rooms = {"a.py": "small", "b.py": "small", "c.py": "large"}
+    mutants = {file: [Mutant(file, line, "", "") for line in range(count)] for file, count in files.items()}
+    order = in_drawn_order(mutants, rooms, seed=0)
+    assert sorted((one.file, one.line) for one in order) == [
+        (f, line) for f, count in files.items() for line in range(count)
+    ]
+    for count in (100, 333, 700):
+        assert abs(sum(rooms[one.file] == "small" for one in order[:count]) - count / 10) <= 2
+    assert order == in_drawn_order(mutants, rooms, seed=0)
+    assert order != in_drawn_order(mutants, rooms, seed=1)
+
+
+@pytest.mark.parametrize(("killed", "total"), [(0, 5), (5, 5), (90, 100), (731, 800)])
+def test_the_ends_of_the_interval_are_the_shares_that_the_count_just_allows(killed: int, total: int) -> None:
+    for share in interval(killed, total):
+        spread = 1.959964 * math.sqrt(share * (1 - share) / total)
+        assert abs(killed / total - share) == pytest.approx(spread, abs=1e-12) or share in (0.0, 1.0)
+    low, high = interval(killed, total)
+    assert low <= killed / total <= high
+    assert low < high
 
 
 def test_equivalent_mutants_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
