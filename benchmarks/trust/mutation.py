@@ -125,8 +125,10 @@ def _try(mutants: list[Mutant], kept: _Kept) -> None:
 
     if fast:
         run_in_fork(serve)
-    for mutant in mutants:
-        if mutant not in fast and goes_on():
+    tried = kept.read()
+    last = max((place for place, one in enumerate(mutants) if one.key in tried), default=0)
+    for place, mutant in enumerate(mutants):
+        if mutant not in fast and (goes_on() or place < last):  # so that what was tried is a beginning of the order
             kept.add(mutant, *limited_fork(lambda tell: _run_tests(mutant)))  # noqa: B023
 
 
@@ -143,7 +145,8 @@ def counted(tried: list[dict[str, Any]], possible: int) -> dict[str, Any]:
             count = len(own) - len(same)
             rooms[room] = {"tried": len(own), "killed": len(own) - len(alive), "equivalent": len(same),
                            "share": (len(own) - len(alive)) / count if count else 1.0}  # fmt: skip
-    killed, total = sum(one["killed"] for one in rooms.values()), len(tried) - len(equivalent)
+    killed = sum(one["outcome"] == "killed" for one in tried)
+    total = len(tried) - len(equivalent)
     figure = f"{killed:,} of {total:,} mutants that change something ({killed / max(1, total):.1%}"
     low, high = interval(killed, total) if len(tried) < possible else (None, None)
     if low is not None:
