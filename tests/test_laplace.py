@@ -195,11 +195,12 @@ class Spoil(nn.Module):
 
     def __init__(self, where: str) -> None:
         super().__init__()
-        self.where, self.batches = where, 0
+        self.where, self.first = where, torch.empty(0)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.batches += len(x) == 6  # a self-check has fewer examples
-        if self.batches != 2:
+        if not len(self.first):
+            self.first = x.detach()
+        if len(x) < 6 or torch.equal(x, self.first):  # a self-check runs the first batch again, and some of its examples
             return x
         if self.where == "forward":
             return x / 0
