@@ -56,6 +56,21 @@ def test_onnxruntime_answers_as_predict_does_for_any_batch(tmp_path: Path, class
         assert torch.equal(one, weights[name])
 
 
+def test_many_classes_on_wide_and_narrow_layers_are_one_onnx_file(tmp_path: Path) -> None:
+    import onnxruntime
+
+    torch.manual_seed(0)
+    x, y = torch.randn(400, 6), torch.arange(400) % 90
+    model = nn.Sequential(nn.Linear(6, 300), nn.Tanh(), nn.Linear(300, 90)).eval()
+    laplace = infoform.Laplace(model, "classification", layers="last").fit([(x, y)], progress=False)
+    laplace.calibrate_novelty([(x[:200] + 0.1, y[:200])], progress=False)
+    done = laplace.export(tmp_path / "model.onnx", example=x[:100])
+    assert max(done.differences.values()) < 1e-5
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (novelty,) = session.run(["novelty"], {"input": x.numpy()})
+    assert_allclose(novelty, laplace.predict(x, link="probit").novelty.numpy(), rtol=0, atol=1e-6)
+
+
 def test_a_program_of_torch_answers_as_predict_does(tmp_path: Path, classifier: infoform.Laplace) -> None:
     done = classifier.export(tmp_path / "model.pt2", example=inputs(1))
     target, names = TARGETS["pt2"], Names(("input",), tuple(done.manifest["outputs"]))

@@ -5,7 +5,13 @@ import torch
 from torch import nn
 
 from infoform import Laplace
-from infoform.likelihoods import DenseCovariance, DiagonalCovariance, OutputCovariance, SharedVectorsCovariance
+from infoform.likelihoods import (
+    LIKELIHOODS,
+    DenseCovariance,
+    DiagonalCovariance,
+    OutputCovariance,
+    SharedVectorsCovariance,
+)
 from infoform.posteriors import STRUCTURES
 
 
@@ -44,3 +50,11 @@ def test_the_ratio_of_determinants_is_that_of_dense_matrices(dtype: torch.dtype)
         found = form.log_det_ratio(noise)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), expected, rtol=8 * torch.finfo(dtype).eps, atol=1e-9)
+
+
+def test_the_strangeness_of_an_answer_loses_no_digit_of_the_outputs() -> None:
+    outputs = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
+    for name in ("classification", "multilabel"):
+        likelihood = LIKELIHOODS[name]()
+        expected = likelihood.example_strangeness(outputs.double())
+        torch.testing.assert_close(likelihood.example_strangeness(outputs), expected, rtol=1e-12, atol=0)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from infoform.common.float64 import in_double
 from infoform.common.ignored import IGNORED
 from infoform.likelihoods import categorical, own_data
 from infoform.likelihoods.base import DataSummary, Likelihood, check_batch, check_matrix
@@ -157,7 +158,8 @@ class Classification(Likelihood):
         return outputs.argmax(1) if targets is None else targets  # without labels the network's own answer will do
 
     def answer_strangeness(self, outputs: Tensor) -> Tensor | None:
-        return -outputs.logsumexp(1)  # the energy: what is strange has small logits, also where one of them stands out
+        # the energy: what is strange has small logits, also where one of them stands out
+        return -in_double(outputs).logsumexp(1)
 
     def count(self, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
         return own_data.count_classes(outputs, targets)

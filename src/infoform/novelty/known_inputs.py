@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from infoform.common.files import under
+from infoform.common.float64 import in_double
 from infoform.likelihoods import Likelihood
 from infoform.novelty.calibration import Calibration, Scores
 from infoform.novelty.parts import PARTS, Sight
@@ -55,7 +56,8 @@ class KnownInputs:
         distances = self.distances(rows, outputs.shape[0])
         standardised = (distances - self.centre.to(distances)) / self.spread.to(distances)
         head = rows.get(self.head)
-        near = outputs.new_zeros(outputs.shape[0]) if head is None else self.classes.log_distance(unit_length(head))
+        unit = None if head is None else unit_length(in_double(head))
+        near = distances.new_zeros(len(distances)) if unit is None else self.classes.log_distance(unit)
         sight = Sight(standardised, near, outputs, likelihood, strangeness)
         found = {name: part.score(sight) for name, part in PARTS.items()}
         return Scores({name: one.double() for name, one in found.items() if one is not None}, standardised)
@@ -69,7 +71,7 @@ class KnownInputs:
             else usual[place].expand(examples)
             for place, (name, gaussian) in enumerate(self.layers.items())
         ]
-        return torch.stack([one.cpu() for one in found], dim=1).double()
+        return torch.stack([one.cpu() for one in found], dim=1)
 
     @classmethod
     def uncalibrated(cls, layers: Mapping[str, SparseGaussian], head: str, classes: SparseGaussian) -> "KnownInputs":

@@ -6,7 +6,10 @@ F are the leading eigenpairs of the correlation matrix, in bytes, and R, the dia
 that variances are exact whatever was rounded. But R is at least FLOOR: what hardly varied is not all that counts.
 Classes have means of their own, μ_c = μ + S P_c Q with few rows of Q, and share Σ. With y = S⁻¹ (x − μ):
 
-    d² = min_c (y − P_c Q)ᵀ (R + F Fᵀ)⁻¹ (y − P_c Q),    (R + F Fᵀ)⁻¹ = R⁻¹ − B Bᵀ        Woodbury's identity
+    d² = min_c (y − P_c Q)ᵀ (R + F Fᵀ)⁻¹ (y − P_c Q)
+    (R + F Fᵀ)⁻¹ = R⁻¹ − R⁻¹ F M Mᵀ Fᵀ R⁻¹,    (M Mᵀ)⁻¹ = 1 + Fᵀ R⁻¹ F                     Woodbury's identity
+
+All of it is in float64: d² is a difference of sums, and its logarithm varies little from one known example to the next.
 """
 
 import math
@@ -17,11 +20,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from infoform.common.float64 import in_double
+
 RANK = 32  # eigenpairs of a layer, at most
 FLOOR = 1e-3  # of the remainder R, as a share of a column's variance
 CONSTANT = 1e-4  # least deviation, as a share of the size of a column or of all columns: of one that never varied
 TINY = 1e-20  # the same where all columns are zero
-FEW_COLUMNS = 256  # up to which a distance is computed in float64
 EXAMPLES_PER_PAIR = 4  # examples that each eigenpair must rest on
 
 
@@ -61,14 +65,17 @@ class SparseGaussian:
 
     def log_distance(self, x: Tensor) -> Tensor:  # (N, D) -> (N,)
         """Return log(d² / D) of the nearest class; infinite where a number is not finite."""
-        form = self._form(x.device, self._dtype(x))
-        # z = R^(-1/2) y, so that d² = |z|² − |z R^(1/2) B|²
-        z = torch.addcmul(form.offset, x.to(form.offset), form.slope)
-        along = z @ form.update  # (N, K)
+        x = in_double(x)
+        form = self._form(x.device)
+        stored = self if torch.compiler.is_exporting() else form  # an exported file keeps the bytes
+        # z = R^(-1/2) y, so that d² = |z|² − |Mᵀ Fᵀ R^(-1/2) z|²
+        z = torch.addcmul(form.offset, x, form.slope)
+        rest = z * form.root  # R⁻¹ y
+        along = rest @ stored.factor.to(x) @ form.mixing  # (N, K)
         squared = torch.linalg.vector_norm(z, dim=1).square_() - torch.linalg.vector_norm(along, dim=1).square_()
         if len(form.class_squares) > 1:
-            inner = z @ form.directions.T - along @ form.along_directions.T  # (N, r)
-            squared = squared + (form.class_squares - 2 * inner @ form.places.T).amin(1)
+            inner = rest @ stored.directions.to(x).T - along @ form.along_directions.T  # (N, r)
+            squared = squared + (form.class_squares - 2 * inner @ stored.places.to(x).T).amin(1)
         least = 1e-12 * x.shape[1]
         logs: Tensor = (squared.clamp_min(least) / x.shape[1]).log()
         return logs.nan_to_num(nan=math.inf, posinf=math.inf)
@@ -91,48 +98,45 @@ class SparseGaussian:
         """Return the diagonal remainder in float64."""
         return (1 - self.loadings().square().sum(1)).clamp_min(FLOOR)
 
-    def _dtype(self, x: Tensor) -> torch.dtype:
-        """Return the type that distances are computed in: float64 unless there are many columns, or there is none."""
-        if x.dtype == torch.float64 or (x.device.type != "mps" and x.shape[1] <= FEW_COLUMNS):
-            return torch.float64
-        return torch.float32
-
-    def _form(self, device: torch.device, dtype: torch.dtype) -> "_DistanceForm":
-        key = (device, dtype)
-        if key not in self._forms:
-            self._forms[key] = _DistanceForm.of(self, device, dtype)
-        return self._forms[key]
+    def _form(self, device: torch.device) -> "_DistanceForm":
+        if device not in self._forms:
+            self._forms[device] = _DistanceForm.of(self, device)
+        return self._forms[device]
 
     @cached_property
-    def _forms(self) -> dict[tuple[torch.device, torch.dtype], "_DistanceForm"]:
+    def _forms(self) -> dict[torch.device, "_DistanceForm"]:
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class _DistanceForm:
-    """What a distance is computed with, on one device in one dtype."""
+    """What a distance is computed with, on one device in float64."""
 
     slope: Tensor  # (D,): S⁻¹ R^(-1/2)
     offset: Tensor  # (D,): minus the mean times that
-    update: Tensor  # R^(1/2) B (D, K)
-    places: Tensor  # P (C, r)
-    directions: Tensor  # Q R^(-1/2) (r, D)
-    along_directions: Tensor  # Q B (r, K)
+    root: Tensor  # (D,): R^(-1/2)
+    mixing: Tensor  # (K, K): what turns the bytes of F into F M
+    along_directions: Tensor  # Q R⁻¹ F M (r, K)
     class_squares: Tensor  # (C,): of P_c Q
+    factor: Tensor  # the bytes of F (D, K)
+    places: Tensor  # P (C, r)
+    directions: Tensor  # Q (r, D)
 
     @classmethod
-    def of(cls, one: SparseGaussian, device: torch.device, dtype: torch.dtype) -> "_DistanceForm":
-        root = one.remainder().sqrt()
-        loadings = one.loadings() / root[:, None]  # R^(-1/2) F
+    def of(cls, one: SparseGaussian, device: torch.device) -> "_DistanceForm":
+        root = one.remainder().rsqrt()
+        loadings = one.loadings() * root[:, None]  # R^(-1/2) F
         core = torch.eye(loadings.shape[1], dtype=torch.float64) + loadings.T @ loadings
-        update = torch.linalg.solve_triangular(torch.linalg.cholesky(core), loadings.T, upper=False).T
-        places, directions = one.places.double(), one.directions.double() / root
-        along = directions @ update
+        lower = torch.linalg.cholesky(core)
+        mixing = torch.linalg.solve_triangular(lower, one.scale.double().diag(), upper=False).T
+        places, directions = one.places.double(), one.directions.double() * root
+        along = torch.linalg.solve_triangular(lower, loadings.T @ directions.T, upper=False).T
         squares = ((places @ (directions @ directions.T - along @ along.T)) * places).sum(1)
         squares = squares.masked_fill(one.counts == 0, math.inf)  # a class without examples has no mean
-        slope = 1 / (one.deviation.double() * root)
-        found = (slope, -one.mean.double() * slope, update, places, directions, along, squares)
-        return cls(*(part.to(device, dtype).contiguous() for part in found))
+        slope = root / one.deviation.double()
+        large = (one.factor.double(), places, one.directions.double())
+        found = (slope, -one.mean.double() * slope, root, mixing, along, squares, *large)
+        return cls(*(part.to(device).contiguous() for part in found))
 
 
 def sparse_gaussian(
