@@ -200,7 +200,7 @@ class Spoil(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not len(self.first):
             self.first = x.detach()
-        if len(x) < 6 or torch.equal(x, self.first):  # a self-check runs the first batch again, and some of its examples
+        if len(x) < 6 or torch.equal(x, self.first):  # a self-check runs the first batch again, and parts of it
             return x
         if self.where == "forward":
             return x / 0

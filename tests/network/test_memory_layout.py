@@ -1,6 +1,6 @@
 """Images with channels innermost in memory give the same predictions, and a network that minds keeps its layout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ import infoform
 import infoform.network.batches
 from infoform.network.capture import Capture
 from infoform.network.memory_layout import channels_last_pays
+from infoform.predicting.layer_covariances import LayerGradients
 
 X = torch.randn(12, 16, 6, 6, generator=torch.Generator().manual_seed(0))
 Head = Callable[[Tensor], Tensor]
@@ -53,6 +54,7 @@ def predicted(flat: Head, dtype: torch.dtype = torch.float32) -> tuple[Tensor, T
 
 @pytest.mark.parametrize(("flat", "is_used"), [(reshaped, True), (viewed, False), (by_address, False)])
 def test_predictions_are_those_of_the_usual_layout(flat: Head, is_used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infoform.predicting.checks.AT_ONCE", 0)  # so few examples would keep their layout
     expected = predicted(flat, torch.float64)  # where the layout is never another
     layouts = set()
     forward = Capture.forward
@@ -64,6 +66,25 @@ def test_predictions_are_those_of_the_usual_layout(flat: Head, is_used: bool, mo
     monkeypatch.setattr(Capture, "forward", noted)
     found = predicted(flat)
     assert ((True, True) in layouts) == is_used
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", [0, 2])
+def test_many_positions_have_the_same_jacobians(positions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infoform.predicting.checks.AT_ONCE", 0)
+    expected = predicted(reshaped, torch.float64)
+    monkeypatch.setattr("infoform.predicting.layer_covariances.MANY_POSITIONS", positions)
+    turned = []
+    turn = LayerGradients._turned
+
+    def noted(self: LayerGradients, part: slice) -> Iterator[Tensor]:
+        turned.append(self.layer)
+        return turn(self, part)
+
+    monkeypatch.setattr(LayerGradients, "_turned", noted)
+    found = predicted(reshaped)
+    assert bool(turned) == (positions == 0)  # the network has fewer positions than inputs
     for one, other in zip(found, expected, strict=True):
         assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
 

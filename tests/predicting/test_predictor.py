@@ -175,6 +175,18 @@ def test_linear_equals_the_dense_jacobian(case: str, structure: str, prior: str)
         assert_close(covariance, dense_covariance(case, posterior), rtol=RTOL)
 
 
+@pytest.mark.parametrize("structure", ["inf", "full"])
+@pytest.mark.parametrize("case", CASES)
+def test_linear_with_one_backward_pass_for_each_output_equals_the_dense_jacobian(
+    case: str, structure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infoform.predicting.checks.AT_ONCE", 0)
+    laplace = fitted(case, "classification")
+    posterior = laplace.posterior(structure=structure, prior_precision=0.7)
+    _, covariance = linear(laplace, posterior, CASES[case].inputs())
+    assert_close(covariance, dense_covariance(case, posterior), rtol=RTOL)
+
+
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("structure", ["efb", "inf", "efb-paper", "inf-paper"])
 @pytest.mark.parametrize("case", CASES)
@@ -202,6 +214,7 @@ def test_linear_does_not_depend_on_the_chunk_size(case: str, chunk: int, monkeyp
     laplace, x = fitted(case), CASES[case].inputs(9)
     posterior = laplace.posterior(prior="activation")
     mean, covariance = linear(laplace, posterior, x)
+    monkeypatch.setattr("infoform.predicting.checks.AT_ONCE", 0)
     monkeypatch.setattr("infoform.predicting.linear.CHUNK_BYTES", chunk)
     again_mean, again_covariance = linear(laplace, posterior, x)
     assert_close(again_mean, mean)

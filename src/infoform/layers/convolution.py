@@ -31,7 +31,8 @@ class ConvolutionRule(LayerRule):
     def inputs(self, module: nn.Module, x: Tensor) -> Tensor:
         assert isinstance(module, self.types)
         x, parts = _without_parts(module, x)
-        x = _pad(module, x)
+        # patches with positions innermost are copied along rows of the image: of channels that lie last, one by one
+        x = _pad(module, x.contiguous())
         for axis, (size, stride, dilation) in enumerate(
             zip(module.kernel_size, module.stride, module.dilation, strict=True), start=2
         ):

@@ -28,6 +28,8 @@ def _multiplying(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     batched = torch._C._functorch.is_batchedtensor(inputs)  # vmap has no rule for it
     if module.training or not isinstance(module.running_var, Tensor) or not inputs.requires_grad or batched:
         return None
+    if inputs.dtype != output.dtype:
+        return None
     assert isinstance(module.eps, float)
     factor = (module.running_var + module.eps).rsqrt().to(output)
     if isinstance(module.weight, Tensor):
@@ -35,21 +37,6 @@ def _multiplying(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     factor = factor.view(1, -1, *[1] * (output.dim() - 2))
     if output.dim() == 4 and not output.is_contiguous():  # one long row is multiplied faster than many short ones
         factor = factor.expand(1, *output.shape[1:]).contiguous(memory_format=torch.channels_last)
-    multiplied: Tensor = _Multiplication.apply(inputs, output, factor)  # type: ignore[no-untyped-call]
-    return multiplied
-
-
-class _Multiplication(torch.autograd.Function):
-    """Has the output of a batch norm, and a multiplication as its backward pass; copies nothing."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, output: Tensor, factor: Tensor) -> Tensor:
-        ctx.save_for_backward(factor)
-        ctx.set_materialize_grads(False)
-        # the same storage, but no view: an in-place activation may follow
-        return output.new_empty(0).set_(output.detach())  # type: ignore[call-overload, no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
-        (factor,) = ctx.saved_tensors
-        return None if gradients[0] is None else gradients[0] * factor, None, None
+    product: Tensor = inputs * factor  # whose backward pass is wanted; its numbers are not, which are rounded otherwise
+    product.data = output.detach()
+    return product

@@ -4,7 +4,7 @@ Only "linear" predictions by gradients need it: sampled networks, also linear on
 """
 
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from infoform.network.batches import Batch, batch_size, is_divisible
-from infoform.network.capture import capturing
+from infoform.network.capture import Capture, capturing
 from infoform.network.layer import Layer
+from infoform.network.many_outputs import can_go_at_once
 from infoform.network.self_check import Verdict, check_network
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ DEPENDENT = (
 
 
 TOGETHER = 128  # examples that run together in a check
+AT_ONCE = 80  # examples times outputs up to which one backward pass is faster than one for each output, where
+AT_ONCE_BYTES = 2**25  # it brings back at most so many bytes to all layers
 _LOOKING = RLock()  # one look at a time, of all objects: an object with a lock of its own could not be pickled
 
 
@@ -37,6 +40,7 @@ class BatchCheck:
     alone: bool = False  # whether each example has to be predicted alone
     divisible: bool = True  # whether examples can be taken out of the batch
     fixed: Mapping[str, str] = field(default_factory=dict)  # layers that count as fixed, and why
+    at_once: bool = False  # whether all outputs are sent back together
 
 
 @dataclass
@@ -87,7 +91,8 @@ def _look(predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch, *, 
         if verdict.dependent:
             raise ValueError(DEPENDENT)
         if not verdict.odd:
-            return BatchCheck(verdict.axes, divisible=verdict.divisible)
+            at_once = _goes_at_once(capture, batch, check_outputs)
+            return BatchCheck(verdict.axes, divisible=verdict.divisible, at_once=at_once)
         alone = check_network(capture, layers, batch, check_outputs, together=1)
     name, reason = next(iter(verdict.odd.items()))
     if verdict.divisible and not alone.odd and not alone.dependent and batch_size(batch) > 1:
@@ -102,3 +107,11 @@ def _look(predictor: "Predictor", layers: Mapping[str, Layer], batch: Batch, *, 
         stacklevel=2,
     )
     return BatchCheck(verdict.axes, fixed=verdict.odd, divisible=verdict.divisible)
+
+
+def _goes_at_once(capture: Capture, batch: Batch, arrange_outputs: Callable[[Tensor], Tensor]) -> bool:
+    """Whether all outputs of batches of this kind are few enough to be sent back together, and can be."""
+    outputs = arrange_outputs(capture.forward(batch))
+    most = 2 ** batch_size(batch).bit_length() - 1  # examples of a batch of the same kind
+    rows, each = most * outputs.shape[-1], sum(capture.output_bytes) // batch_size(batch)
+    return rows <= AT_ONCE and rows * each <= AT_ONCE_BYTES and can_go_at_once(capture, outputs)

@@ -22,6 +22,7 @@ IN_CACHE = 4  # what is formed at a time in the cache is this part of what may b
 UNFOLDED = 2**22  # bytes of inputs as the layer's rule has them, made at a time
 SMALLER = 8  # what is kept of a Jacobian, where not all of it is, is at most about this part of it, or
 A_ROW = 48  # numbers for each of its rows
+MANY_POSITIONS = 2  # times the layer's inputs: from so many positions on Jacobians are less to turn than gradients
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,9 @@ class LayerGradients:
 
     def _multiplied(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
         dtype = self.posteriors[0].dtype
+        if dtype == torch.float32 and len(self.calls) == 1 and _outputs_are_innermost(self.calls[0].gradients):
+            yield from self._turned(part)
+            return
         inputs = _joined([one.inputs(self.layer, part) for one in self.calls], 2).to(dtype)  # (H, n, S, A)
         outputs = _joined([one.by_output(self.layer, part) for one in self.calls], 3).to(dtype)  # (H, n, C, S, G / H)
         groups, examples, count, positions, rows = outputs.shape
@@ -127,6 +131,15 @@ class LayerGradients:
             return
         by_group = (left @ right).view(groups, examples, count, rows, -1)
         yield from by_group.permute(1, 2, 0, 3, 4).reshape(examples, count, groups * rows, -1)
+
+    def _turned(self, part: slice) -> Iterator[Tensor]:  # -> (C, G, A) each
+        """Multiply gradients as they lie, outputs innermost, and turn the Jacobians, which are smaller."""
+        (call,) = self.calls
+        (inputs,) = call.inputs(self.layer, part)  # (n, S, A)
+        for number, one in enumerate(inputs, part.start):
+            (gradients,) = call.by_output(self.layer, slice(number, number + 1))[0]  # (C, S, G)
+            by_position = gradients.transpose(0, 1).flatten(1)  # (S, C * G)
+            yield rows_times(one.mT, by_position.T).T.contiguous().unflatten(0, gradients.shape[::2])
 
     def _formed(self, part: slice) -> Tensor:  # (n, C, G, A)
         """Return the same where the rule knows no other way, the sum over all calls."""
@@ -181,6 +194,22 @@ def add_covariances(layers: Sequence[LayerGradients], total: Tensor, *, chunk: i
     if ordered:
         for block, covariances in zip(ordered, side_by_side(_Block.covariances, ordered), strict=True):
             total[:, block.part] += covariances
+
+
+def keeps_outputs_innermost(layer: Layer, gradient: Tensor) -> bool:  # (N, G, height, width)
+    """Whether the gradients of all outputs are best held as (N, height, width, C, G), where each arrives channels last.
+
+    Elsewhere each is turned, so that products run along positions. With many positions it is less work to turn what
+    the product gives.
+    """
+    if gradient.dim() != 4 or gradient.is_contiguous() or getattr(layer.module, "groups", 1) > 1:
+        return False
+    channels_last = gradient.is_contiguous(memory_format=torch.channels_last)
+    return channels_last and gradient.shape[2:].numel() > MANY_POSITIONS * layer.shape[1]
+
+
+def _outputs_are_innermost(gradients: Tensor) -> bool:  # (N, C, G, height, width)
+    return gradients.dim() == 5 and not gradients.is_contiguous() and gradients.movedim((1, 2), (3, 4)).is_contiguous()
 
 
 def _parts(examples: int, each: int, chunk: int) -> list[slice]:

@@ -6,7 +6,7 @@ J Σ Jᵀ is summed over layers, from each layer's inputs and output gradients (
 examples, each with a copy of the modules: most operations of a small layer are too short to be shared.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -21,10 +21,11 @@ from infoform.layers.base import is_outer
 from infoform.network.batches import Batch, batch_size, cut_batch, is_divisible
 from infoform.network.capture import Call, Capture, capturing
 from infoform.network.layer import Layer
+from infoform.network.many_outputs import gradient_of, gradients_at_once, one_vector_each
 from infoform.network.memory_layout import channels_last_pays
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.checks import BatchCheck
-from infoform.predicting.layer_covariances import LayerCall, LayerGradients, add_covariances
+from infoform.predicting.layer_covariances import LayerCall, LayerGradients, add_covariances, keeps_outputs_innermost
 
 if TYPE_CHECKING:
     from infoform.predicting.predictor import Predictor
@@ -57,7 +58,7 @@ def gaussian_outputs(
     check = predictor.checks.of(predictor, _layers_of(predictor, posteriors), batch)
     with _linearised(predictor, posteriors, check) as network:
         whole = not (check.divisible and is_divisible(batch))  # then the outputs tell whether targets are missing
-        if examples == 1 or whole or (examples <= FIRST and not check.alone):
+        if examples == 1 or whole or check.at_once or (examples <= FIRST and not check.alone):
             mean, covariance = network.outputs(batch)
             return mean, covariance
         first = cut_batch(batch, slice(0, 1 if check.alone else FIRST))
@@ -121,6 +122,7 @@ class _LinearisedNetwork:
     predictor: "Predictor"
     posteriors: Sequence[Posterior]
     capture: Capture
+    at_once: bool = False  # whether all outputs are sent back together
     memory: Memory = field(default_factory=dict)
 
     def first_outputs(self, first: Batch) -> Tensor:  # -> (N, C)
@@ -186,7 +188,7 @@ class _LinearisedNetwork:
         covariances = []
         for place in range(places):  # the covariance of a position with another is never formed
             covariance = outputs.new_zeros(len(self.posteriors), examples, count, count, requires_grad=False)
-            collected = _collect(self.capture, rows, place, self.memory)
+            collected = self._collect(rows, place)
             self._check_odd()  # a backward pass may find more
             found = [
                 LayerGradients(layers[name], calls, [one.layers[name] for one in self.posteriors])
@@ -196,6 +198,13 @@ class _LinearisedNetwork:
             covariances.append(covariance)
         every = covariances[0] if places == 1 else torch.stack(covariances, dim=2).flatten(1, 2)
         return outputs.detach(), every
+
+    def _collect(self, rows: Tensor, place: int) -> dict[str, list[LayerCall]]:  # (N, P, C)
+        """Return what comes back for every output of a position, by layer."""
+        if not self.at_once:
+            return _collect(self.capture, rows, place, self.predictor.layers, self.memory)
+        answers = gradients_at_once(self.capture, rows, one_vector_each(rows, place))
+        return {name: [LayerCall(call, gradient_of(call)) for call in calls] for name, calls in answers.items()}
 
     def _check_odd(self) -> None:
         for name, reason in self.capture.odd.items():
@@ -213,14 +222,16 @@ def _linearised(
     layers = {name: layer for name, layer in every.items() if name not in check.fixed}
     made = capturing(predictor.model, layers, axes=check.axes, channels_last=channels_last, many_backward_passes=True)
     with made as capture:
-        yield _LinearisedNetwork(predictor, posteriors, capture)
+        yield _LinearisedNetwork(predictor, posteriors, capture, at_once=check.at_once)
 
 
 def _layers_of(predictor: "Predictor", posteriors: Sequence[Posterior]) -> dict[str, Layer]:
     return {name: predictor.layers[name] for name in posteriors[0].layers}
 
 
-def _collect(capture: Capture, outputs: Tensor, place: int, memory: Memory) -> dict[str, list[LayerCall]]:
+def _collect(
+    capture: Capture, outputs: Tensor, place: int, layers: Mapping[str, Layer], memory: Memory
+) -> dict[str, list[LayerCall]]:
     """Send every output (N, P, C) of a position back in turn; return what came back, by layer."""
     used: dict[str, dict[int, LayerCall]] = {}
     missing: dict[int, set[int]] = {}  # outputs that do not depend on a call
@@ -235,7 +246,9 @@ def _collect(capture: Capture, outputs: Tensor, place: int, memory: Memory) -> d
                 key, gradient = id(call.inputs), call.gradients
                 assert gradient is not None
                 if key not in of_layer:
-                    held = _held(memory, (name, len(of_layer)), gradient, count)
+                    held = _held(
+                        memory, (name, len(of_layer)), gradient, count, keeps_outputs_innermost(layers[name], gradient)
+                    )
                     of_layer[key], missing[key] = LayerCall(call, held), set(range(count))
                 of_layer[key].gradients[:, index] = gradient
                 missing[key].discard(index)
@@ -248,10 +261,16 @@ def _collect(capture: Capture, outputs: Tensor, place: int, memory: Memory) -> d
     return {name: list(calls.values()) for name, calls in used.items()}
 
 
-def _held(memory: Memory, key: tuple[str, int], gradient: Tensor, count: int) -> Tensor:  # (N, ...) -> (N, C, ...)
+def _held(
+    memory: Memory, key: tuple[str, int], gradient: Tensor, count: int, innermost: bool
+) -> Tensor:  # (N, ...) -> (N, C, ...)
     """Return memory for the gradients of all outputs: that of the examples before, if it fits."""
     shape = (len(gradient), count, *gradient.shape[1:])
     old = memory.get(key)
     if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0] or old.dtype != gradient.dtype:
-        old = memory[key] = gradient.new_empty(shape)
+        if innermost:  # (N, height, width, C, G)
+            old = gradient.new_empty(shape[0], *shape[3:], *shape[1:3]).movedim((-2, -1), (1, 2))
+        else:
+            old = gradient.new_empty(shape)
+        memory[key] = old
     return old[: shape[0]]
