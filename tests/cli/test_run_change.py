@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from folder import Call
 from trees import NETWORK, TREES, read
@@ -200,6 +201,31 @@ def test_an_update_keeps_results_of_the_earlier_posterior_and_says_where(fitted:
     succeed("predict", "run", *NEW)
     said = succeed("fit", "run", *NETWORK, *TREES, "--force", "--quiet").stderr
     assert "note: removed with the earlier posterior: predict.csv, predict.json, update.json." in said
+
+
+def test_every_result_that_is_said_to_lie_with_the_earlier_ones_does(fitted: Path, succeed: Call) -> None:
+    succeed("tune", "run", "--data", "trees.csv", "--trials", "4", "--quiet")  # leaves trials.json beside tune.json
+    for verb in ("evaluate", "predict", "acquire"):
+        succeed(verb, "run", "--data", "trees.csv", "--quiet")
+    there = {path.name for path in fitted.glob("*.json")} - {"fit.json"}
+    said = succeed("fit", "run", "--update", "--data", "more.csv", "--quiet").stderr
+    told = said.partition(" are of the earlier posterior")[0].rpartition("note: ")[2].split(", ")
+    assert set(told) == there | {"predict.csv", "acquire.csv"}
+    assert set(told) <= contents(fitted / "earlier" / "1").keys()
+
+
+def test_fit_json_says_what_the_posterior_is_after_an_update(fitted: Path, succeed: Call) -> None:
+    before = read(fitted / "fit.json")
+    frame = pandas.read_csv("trees.csv")
+    for number in (1, 2):
+        frame.assign(a=frame["a"] + number).to_csv(f"more{number}.csv", index=False)
+        succeed("fit", "run", "--update", "--data", f"more{number}.csv", "--quiet")
+        after, update = read(fitted / "fit.json"), read(fitted / "update.json")
+        assert after["result"]["num_data"] == update["result"]["num_data"] == 40 * (number + 1)
+        assert after["result"] == update["result"] | {"data": update["result"]["data"] | {"source": "trees.csv"}}
+        assert len(after["result"]["data"]["digests"]) == number + 1
+        told = ("options", "notes", "began", "seconds")  # the fit itself is what it was
+        assert {name: after[name] for name in told} == {name: before[name] for name in told}
 
 
 def test_any_verb_finishes_what_a_killed_one_had_committed_to(

@@ -77,7 +77,7 @@ class RunFolder:
         assert record.change is not None
         results, number = [], self._next_earlier()
         for file in sorted(file for name in LATER for file in self.path.glob(f"{name}.*")):
-            if keep and file.is_file() and not file.name.startswith("trials."):
+            if keep and file.is_file() and not file.name.endswith((".part", ".outputs")):
                 record.change.keep(file, number)
             else:
                 record.change.remove(file)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import DataOptions, DataSpec, MaxMemory, ModelOptions, Output, PosteriorOptions, option
 from infoform.cli.plain_yaml import read_yaml
 from infoform.cli.record import Record, recorded
+from infoform.common.whole_files import write_text
 from infoform.records.fit import (
     CoveredParameter,
     DataFacts,
@@ -22,6 +23,7 @@ from infoform.records.fit import (
     NetworkSource,
     PosteriorSettings,
 )
+from infoform.records.verb_record import VerbRecord
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,6 +156,8 @@ def fit(
         record.written.append(folder.posterior)
         folder.give_up_results(record, keep=update)  # they were another posterior's
         record.result = _result(laplace, network, source)
+        if update:
+            write_text(record.stage(folder.path / "fit.json"), _as_it_is_now(folder, record.result).text())
         _show(record.result, record.console)
         _warn(laplace, network, source, record)
 
@@ -279,6 +283,12 @@ def _updated(
         run.laplace.fit(opened.loader, update=True, **how)
     now = DataSource(data, earlier.data.facts, (*totals, digest.total), (*samples, digest.sample))
     return run.laplace, earlier.model, now
+
+
+def _as_it_is_now(folder: "RunFolder", updated: FitResult) -> VerbRecord[FitResult]:
+    """Return the record of the fit with what the posterior is after an update: as many examples, as many bytes."""
+    record = folder.fit_record()
+    return replace(record, result=replace(updated, data=replace(updated.data, source=record.result.data.source)))
 
 
 def _result(laplace: "Laplace", network: NetworkSource, source: DataSource) -> FitResult:
