@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from glob import escape
 from os import PathLike
 from pathlib import Path
@@ -53,6 +54,7 @@ from infoform.network.plain_run import check_has_values
 from infoform.network.private_copy import PrivateCopies
 from infoform.network.selection import ALL, Selection, as_patterns, is_frozen, split_patterns
 from infoform.network.sharding import distributed_sampler, unwrap
+from infoform.network.single_input import missing_axis_told
 from infoform.novelty.calibrate import calibrate
 from infoform.novelty.known_inputs import KnownInputs
 from infoform.novelty.ranks import LIKELY, SHARE
@@ -68,7 +70,6 @@ from infoform.predicting.kinds import AUTO, choose_kind, may_be_last
 from infoform.predicting.over_loader import predict_all, scored_rows, warn_if_worse
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.resumable_batches import BatchStore
-from infoform.predicting.single_input import missing_batch_axis
 from infoform.prediction import NO_CONFORMAL, Novelty, Prediction
 from infoform.pretrained import POSTERIOR, load_folder, save_folder
 from infoform.priors import Prior, get_prior
@@ -223,8 +224,9 @@ class Laplace:
         """
         begun, settings, selection = time.perf_counter(), self.settings, (self.layers, self._fixed)
         check_has_values(self.model)
+        told = partial(missing_axis_told, self.model, partial(self._first_batch, loader))
         if settings.layers == LAST and not update:
-            with self._copies.private() as copy:
+            with told(), self._copies.private() as copy:
                 name, loader = find_last_layer(copy.model, self.likelihood, loader, seed=settings.seed)
             selection = find_layers(self.model, [escape(name)])
         layers = selection[0]
@@ -243,7 +245,7 @@ class Laplace:
             "checkpoint": None if checkpoint is None else _checkpoint(checkpoint, checkpoint_every),
             "progress": progress,
         }
-        with self._copies.private() as copy:
+        with told(), self._copies.private() as copy:
             copied = {name: layer.on(copy) for name, layer in layers.items()}
             task = FitTask(
                 copy.model,
@@ -508,7 +510,8 @@ class Laplace:
                 num_data=num_data,
                 path=path,
             )
-            found = tune_on_validation_data(target, self._predictor(), val_loader, request, progress=progress)
+            with missing_axis_told(self.model, partial(self._first_batch, val_loader)):
+                found = tune_on_validation_data(target, self._predictor(), val_loader, request, progress=progress)
             self.trials, self.plain_trial, self.tuning_note = found.trials, found.plain_trial, found.note
             self._tuned_on = None if isinstance(val_loader, Iterator) else val_loader
         self.prior, self.num_data, self.noise = found.prior, found.num_data, found.noise
@@ -609,14 +612,8 @@ class Laplace:
         """
         options = PredictOptions(kind, samples, link, self.settings.seed if seed is None else seed)
         batch = read_inputs(x, device_of(self.model))
-        with self._predictor(posterior).private() as predictor:
-            try:
-                prediction = predictor.predict(batch, options, noise=self.noise)
-            except (RuntimeError, ValueError) as error:
-                single = missing_batch_axis(predictor.model, batch)
-                if single is None:
-                    raise
-                raise ValueError(single) from error
+        with missing_axis_told(self.model, lambda: batch), self._predictor(posterior).private() as predictor:
+            prediction = predictor.predict(batch, options, noise=self.noise)
         self._example = cut_batch(batch, slice(0, EXAMPLES))
         self._warned = self._warned or warn_if_worse(prediction.kind, prediction, None, likelihood=self.likelihood)
         return self._promising(prediction, options, posterior)
@@ -667,7 +664,8 @@ class Laplace:
             tick = bar("predict", known_length(loader))
             sampler = distributed_sampler(loader)
             gather = sampler is not None if gather is None else gather
-            with self._predictor(posterior).private() as predictor:
+            told = missing_axis_told(self.model, partial(self._first_batch, loader))
+            with told, self._predictor(posterior).private() as predictor:
                 prediction, targets = predict_all(
                     predictor, loader, options, noise=self.noise, sampler=sampler, gather=gather, tick=tick, keep=keep
                 )
@@ -701,7 +699,7 @@ class Laplace:
                 "novelty needs percentiles of known examples, and the fit had too few examples to leave some out; call "
                 "calibrate_novelty(loader) with known data."
             )
-        with self._copies.private() as copy:
+        with missing_axis_told(self.model, lambda: batch), self._copies.private() as copy:
             return scorer.on(copy).novelty(batch)
 
     def calibrate_novelty(self, loader: Iterable[Any], *, progress: bool = True) -> "Laplace":
@@ -1159,6 +1157,12 @@ class Laplace:
             self._copies,
             self._checks,
         )
+
+    def _first_batch(self, loader: Iterable[Any]) -> Batch | None:
+        """Return the first batch of a loader; None where it cannot be read once more."""
+        with isolated(self.settings.seed, loader=loader):
+            raw = next(iter(loader), None)
+        return None if raw is None else read_batch(raw, device_of(self.model))
 
     def _novelty_scorer(self) -> NoveltyScorer:
         fitted = self._fitted()

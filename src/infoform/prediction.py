@@ -59,9 +59,9 @@ class Novelty:
 
     def __repr__(self) -> str:
         """Return how many inputs there are, and how many are novel."""
-        parts, layers = ", ".join(self.part_names), len(self.layer_names)
+        examples, parts = _counted(len(self), "example"), ", ".join(self.part_names)
         share = float(self.novel().double().mean()) if len(self) else 0.0
-        return f"<Novelty of {len(self):,} examples: {share:.1%} novel; parts {parts}; {layers} layers>"
+        return f"<Novelty of {examples}: {share:.1%} novel; parts {parts}; {_counted(len(self.layer_names), 'layer')}>"
 
     @property
     def strangeness(self) -> Tensor:  # (N,)
@@ -211,10 +211,14 @@ class Prediction:
     def __repr__(self) -> str:
         """Return what is predicted of how many examples, and how sure it is on average."""
         examples, outputs = len(self), self.epistemic.shape[-1]
-        what = {"class": f"one of {outputs} classes", "labels": f"{outputs} labels", "numbers": f"{outputs} numbers"}
+        what = {
+            "class": f"one of {outputs} classes",
+            "labels": _counted(outputs, "label"),
+            "numbers": _counted(outputs, "number"),
+        }
         how = f", {self.kind}" if self.kind else ""
         at = f" at {'×'.join(map(str, self.positions))} positions" if self.positions else ""
-        told = [f"Prediction of {examples:,} examples{at} ({what[self.answer]}{how})"]
+        told = [f"Prediction of {_counted(examples, 'example')}{at} ({what[self.answer]}{how})"]
         if self.probs is not None:
             told.append(f"mean confidence {float(self._probabilities().amax(-1).mean()):.3f}")
             told.append(f"mean entropy {float(self.entropy.mean()):.3f} of at most {self.max_entropy:.3f} nats")
@@ -611,6 +615,10 @@ def move_prediction(prediction: Examples, device: torch.device | str) -> Example
         elif isinstance(value, Novelty):
             values[field.name] = move_prediction(value, device)
     return replace(prediction, **values)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _as_bytes(text: str) -> Tensor:
