@@ -1,6 +1,7 @@
 """`infoform predict` writes the library's predictions, whatever the order of the columns."""
 
 import csv
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,3 +95,13 @@ def test_inputs_are_set_aside_at_a_threshold_of_known_data(fitted: Path, succeed
     assert marked == expected.tolist()
     assert sum(rejected(predicted, None, 0.05)[0]) == int(predicted.novel(0.05).sum())
     assert "a share lies between 0 and 1" in fail("predict", "run", "--data", "unlabelled.csv", "--reject", 5, code=2)
+
+
+def test_a_parquet_without_pyarrow_is_refused_before_the_work(
+    fitted: Path, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    told = "needs pyarrow, which is not installed: pip install 'infoform[tables]'."
+    assert fail("predict", "run", "--data", "unlabelled.csv", "--out", "new.parquet") == f"'new.parquet' {told}"
+    assert fail("predict", "run", "--data", "trees.parquet") == f"reading 'trees.parquet' {told}"
+    assert not list(fitted.glob("predict*"))

@@ -203,6 +203,22 @@ def test_an_update_keeps_results_of_the_earlier_posterior_and_says_where(fitted:
     assert "note: removed with the earlier posterior: predict.csv, predict.json, update.json." in said
 
 
+def test_a_disk_without_room_for_the_lock_is_told_as_full(fitted: Path, fail: Fail) -> None:
+    before = contents(fitted)
+    for verb, remedy in (("tune", ""), ("predict", ", or give --out FILE in another folder")):
+        with full_disk(0):
+            said = fail(verb, "run", "--data", "trees.csv", "--quiet")
+        assert said == f"the run 'run' cannot be written to (file too large); free space there{remedy}."
+        assert contents(fitted) == before
+
+
+def test_a_full_disk_is_told_by_the_name_that_the_file_would_get(home: Path, fail: Fail) -> None:
+    with full_disk(700):
+        said = fail("fit", "new", *NETWORK, *TREES, "--quiet")
+    assert said.startswith("'new/posterior.safetensors' cannot be written: File too large")
+    assert not (home / "new").exists()
+
+
 def test_every_result_that_is_said_to_lie_with_the_earlier_ones_does(fitted: Path, succeed: Call) -> None:
     succeed("tune", "run", "--data", "trees.csv", "--trials", "4", "--quiet")  # leaves trials.json beside tune.json
     for verb in ("evaluate", "predict", "acquire"):

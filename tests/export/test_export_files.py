@@ -195,7 +195,7 @@ def test_a_missing_package_is_named_with_its_extra(
     tmp_path: Path, classifier: infoform.Laplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("infoform.export.targets.base.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"needs executorch; install it by pip install 'infoform\[executorch\]'"):
+    with pytest.raises(ImportError, match=r"executorch, not installed here: pip install 'infoform\[executorch\]'"):
         classifier.export(tmp_path / "model.pte", example=inputs())
 
 

@@ -81,7 +81,8 @@ def test_inputs_in_a_dict_are_told_by_their_name() -> None:
             self.layer = nn.Linear(4, 3)
 
         def forward(self, pixels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-            return self.layer(pixels * mask)
+            logits: torch.Tensor = self.layer(pixels * mask)
+            return logits
 
     torch.manual_seed(0)
     pixels, mask = torch.randn(30, 4), torch.ones(30, 4)

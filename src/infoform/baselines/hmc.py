@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from infoform.baselines.baseline import Bar, WeightBaseline, targets_of, trainable_parameters
 from infoform.common.checks import check_choice, check_whole
+from infoform.common.extras import needed_by
 from infoform.likelihoods import Likelihood
 from infoform.network.batches import batch_size, device_of, read_batch, read_inputs, read_outputs
 from infoform.network.capture import evaluation_mode
@@ -117,10 +118,8 @@ class HMC(WeightBaseline):
         self.default_samples = samples * chains
 
     def _train(self, network: nn.Module, loader: Iterable[Any], bar: Bar) -> None:
-        try:
+        with needed_by("HMC needs"):
             from infoform.baselines.jax_sampler import run_chains
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"HMC needs {error.name}; pip install 'infoform[hmc]'.") from error
         network.eval()
         inputs, targets = self._data(network, loader)
         parameters = trainable_parameters(network, "sample")

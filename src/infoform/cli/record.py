@@ -9,6 +9,7 @@ writes RUN/fit.json and RUN/fit.options.yaml together with what was staged, all 
 PATH` writes the JSON elsewhere too, `--json -` prints it. While it runs, the run is locked (run_lock.py).
 """
 
+import errno
 import json
 import platform
 import sys
@@ -28,7 +29,7 @@ from rich.console import Console
 from infoform.cli.config_file import used_options, write_config
 from infoform.cli.mistakes import Mistake, say
 from infoform.cli.options import Output
-from infoform.cli.run_change import RunChange, apply, finish, read_journal, sweep_staged
+from infoform.cli.run_change import STAGED_PREFIX, RunChange, apply, finish, read_journal, sweep_staged
 from infoform.cli.run_lock import NAME, RunLock, one_at_a_time
 from infoform.common.durations import show_duration
 from infoform.common.provenance import commit, peak_memory
@@ -36,6 +37,7 @@ from infoform.common.whole_files import NotWritten, sweep, write_text
 from infoform.records.verb_record import VerbRecord
 from infoform.version import __version__
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk without room answers
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")
 
 
@@ -160,8 +162,11 @@ def recorded(
         record.end_change()
         if made and folder is not None and not any(folder.iterdir()):
             folder.rmdir()  # nothing half-done is left behind
-        if isinstance(error, NotWritten) and folder is not None and not made and not committed:
-            raise Mistake(f"{str(error).rstrip('.')}; the run '{folder}' is as it was.") from error
+        if isinstance(error, NotWritten) and folder is not None:
+            said = STAGED_PREFIX.sub("", str(error))  # by the name that the file would have got
+            if made or committed:
+                raise Mistake(said) from error
+            raise Mistake(f"{said.rstrip('.')}; the run '{folder}' is as it was.") from error
         raise
     if record.written:
         listed = ", ".join(str(path) for path in record.written)
@@ -221,7 +226,9 @@ def _lock(folder: Path | None, verb: str, *, alone: bool, elsewhere: Path | None
         reason = (error.strerror or str(error)).lower()
         if alone or elsewhere is None or elsewhere.resolve().parent == folder.resolve():
             options = {"predict": "--out FILE", "evaluate": "--json FILE"}
-            remedy = f"give {options[verb]} in another folder" if verb in options else "copy it to where you may write"
+            remedies = ["free space there"] if error.errno in FULL else []
+            remedies += [f"give {options[verb]} in another folder"] if verb in options else []
+            remedy = ", or ".join(remedies) or "copy it to where you may write"
             raise Mistake(f"the run '{folder}' cannot be written to ({reason}); {remedy}.") from error
         if read_journal(folder) is not None:
             raise Mistake(

@@ -24,7 +24,8 @@ from infoform.common.json_values import from_json, to_json
 from infoform.common.whole_files import flush_folder, write_text
 
 JOURNAL = ".commit.json"
-STAGED = re.compile(r"\.staged-[0-9a-f]{12}\..+")
+STAGED_PREFIX = re.compile(r"\.staged-[0-9a-f]{12}\.")
+STAGED = re.compile(STAGED_PREFIX.pattern + r".+")
 EARLIER = "earlier"  # folder of the run for results of posteriors that it had before
 
 

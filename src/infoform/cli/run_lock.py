@@ -41,10 +41,14 @@ class RunLock:
         self._path = path
         self._file = self._open(what, alone=alone)
         about = {"process": os.getpid(), "computer": platform.node(), "command": f"infoform {verb}"}
-        self._file.seek(0)
-        self._file.truncate()
-        self._file.write(json.dumps({**about, "since": datetime.now().astimezone().isoformat(timespec="seconds")}))
-        self._file.flush()
+        try:
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(json.dumps({**about, "since": datetime.now().astimezone().isoformat(timespec="seconds")}))
+            self._file.flush()
+        except OSError:  # the disk is full, say
+            self.release()
+            raise
 
     def release(self) -> None:
         """Give the lock back; the file goes with the last command that has it."""
@@ -55,7 +59,8 @@ class RunLock:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(self._file, self._path):
                 self._path.unlink()
-        self._file.close()
+        with suppress(OSError):  # where its text had no room on the disk, closing says so once more
+            self._file.close()
 
     def _open(self, what: str, *, alone: bool) -> IO[str]:
         while True:

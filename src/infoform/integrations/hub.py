@@ -6,10 +6,13 @@ Folders are tested; transfers to and from the Hub itself are the mixin's, and we
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import ModelHubMixin, snapshot_download
 from torch import nn
 
+from infoform.common.extras import needed_by
 from infoform.laplace import Laplace
+
+with needed_by("the Hub needs"):
+    from huggingface_hub import ModelHubMixin, snapshot_download
 
 
 class HubLaplace(ModelHubMixin):

@@ -7,14 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from infoform.common.extras import describe_missing
+from infoform.common.extras import needed_by
 from infoform.laplace import Laplace
 from infoform.likelihoods import Likelihood
 
-try:
+with needed_by("the callback needs"):
     import lightning
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"the callback needs {describe_missing('lightning')}", name=error.name) from error
 
 
 class LaplaceCallback(lightning.Callback):

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from infoform.common.extras import needed_by
 from infoform.integrations.tables import to_pandas
 from infoform.laplace import Laplace
 
-with warnings.catch_warnings():
+with needed_by("a model of MLflow needs"), warnings.catch_warnings():
     warnings.simplefilter("ignore")  # MLflow warns of hints in its own classes
     import mlflow.pyfunc
 

@@ -8,12 +8,15 @@ import copy
 from os import PathLike
 from pathlib import Path
 
-from peft import PeftModel, get_peft_model_state_dict
 from torch import Tensor, nn
 
 from infoform.common.checks import check_whole
+from infoform.common.extras import needed_by
 from infoform.common.tensor_file import write_tensors
 from infoform.laplace import Laplace
+
+with needed_by("sampled adapters need"):
+    from peft import PeftModel, get_peft_model_state_dict
 
 WEIGHTS = "adapter_model.safetensors"
 

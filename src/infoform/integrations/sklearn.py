@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from infoform.common.extras import describe_missing
+from infoform.common.extras import needed_by
 from infoform.integrations.networks import perceptron, train
 from infoform.integrations.units import in_units
 from infoform.integrations.weight_decay import choose_weight_decay
@@ -22,13 +22,11 @@ from infoform.laplace import Laplace
 from infoform.posteriors import RankedStructure, get_structure
 from infoform.prediction import Prediction
 
-try:
+with needed_by("the estimators need"):
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"the estimators need {describe_missing('sklearn')}", name=error.name) from error
 
 Array = NDArray[Any]
 TUNES = ("auto", "validation", "evidence")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from infoform.common.extras import needed_by
 from infoform.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -99,12 +100,8 @@ def to_pandas(
         >>> len(to_pandas(prediction, classes=["cat", "dog"]))
         5
     """
-    try:
+    with needed_by("a data frame needs"):
         import pandas
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "a data frame needs pandas, which is not installed: pip install 'infoform[tables]'."
-        ) from None
     return pandas.DataFrame(to_columns(prediction, names=names, classes=classes, coverage=coverage))
 
 

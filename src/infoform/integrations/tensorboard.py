@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from infoform.common.extras import needed_by
 from infoform.metrics import evaluate, reliability
 from infoform.prediction import Prediction
 
@@ -57,7 +58,8 @@ def reliability_figure(probs: Tensor, targets: Tensor) -> "Figure":  # (N, C), (
         >>> len(figure.axes)
         1
     """
-    from matplotlib.figure import Figure
+    with needed_by("a reliability diagram needs", extra="tensorboard"):
+        from matplotlib.figure import Figure
 
     found = reliability(probs, targets)
     filled = found.count > 0

@@ -12,6 +12,7 @@ from torch import Tensor
 from infoform.cli.mistakes import Mistake
 from infoform.cli.sources.base import Data, Reading, class_indices, split_names, tensor_loader
 from infoform.cli.sources.standardise import standardise
+from infoform.common.extras import describe_missing
 from infoform.records.fit import DataFacts
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ def _frame(spec: str) -> "DataFrame":
                 names = (
                     pandas.read_csv(spec, sep=sep, index_col=False, header=None, nrows=1, dtype=str).iloc[0].dropna()
                 )
+    except ImportError as error:
+        raise Mistake(f"reading '{spec}' needs {describe_missing('pyarrow')}") from error
     except pandas.errors.ParserWarning as error:
         raise Mistake(
             f"the rows of '{spec}' have more values than the header has names, so that no value has a sure name; name "

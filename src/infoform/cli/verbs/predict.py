@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from infoform.cli.options import (
     option,
 )
 from infoform.cli.record import recorded
+from infoform.common.extras import describe_missing
 from infoform.common.whole_files import write_text, writing
 from infoform.records.evaluate import Histogram
 from infoform.records.novelty import NovelExamples
@@ -97,6 +99,9 @@ def predict(
     target = run / "predict.csv" if out is None else out
     if target.suffix not in FORMATS:
         raise Mistake(f"--out must end with {' or '.join(FORMATS)}, got '{target}'.")
+    missing = [name for name in ("pandas", "pyarrow") if target.suffix == ".parquet" and find_spec(name) is None]
+    if missing:  # told before the work, and not after it
+        raise Mistake(f"'{target}' needs {describe_missing(missing[0])}")
     if not target.resolve().parent.is_dir():
         raise Mistake(f"there is no folder '{target.parent}' for --out; make it first.")
     with recorded(context, output, folder=run if run.is_dir() else None, elsewhere=out) as record:
@@ -198,14 +203,11 @@ def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
         writer.writerows(map(safe_cell, row) for row in zip(*columns.values(), strict=True))
         write_text(path, text.getvalue())
         return
-    try:
-        import pandas
+    import pandas
 
-        table = pandas.DataFrame(columns)
-        with writing(path) as file:
-            table.to_parquet(file)
-    except ImportError:
-        raise Mistake("a .parquet needs pandas and pyarrow: pip install 'infoform[tables]', or use .csv.") from None
+    table = pandas.DataFrame(columns)
+    with writing(path) as file:
+        table.to_parquet(file)
 
 
 def _show(columns: dict[str, list[Any]], predicted: "Prediction", console: "Console") -> None:

@@ -32,8 +32,8 @@ class Target(ABC):
         missing = [name for name in self.packages if find_spec(name) is None]
         if missing:
             raise ImportError(
-                f"export to .{self.name} needs {' and '.join(missing)}; install it by pip install "
-                f"'infoform[{self.extra}]'."
+                f"export to .{self.name} needs {', '.join(missing)}, not installed here: "
+                f"pip install 'infoform[{self.extra}]'."
             )
 
     @abstractmethod
