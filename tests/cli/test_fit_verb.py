@@ -402,3 +402,12 @@ def test_classes_in_another_order_and_missing_weights_are_noted(home: Path, succ
     assert "See --classes." in told
     told = succeed("fit", "b", *NETWORK[:2], *TREES, "--quiet").stderr
     assert "no --weights given: the weights are those that the factory gives" in told
+
+
+def test_parameters_without_a_posterior_are_told_in_the_words_of_the_command(home: Path, succeed: Call) -> None:
+    Path("normed.py").write_text(
+        "from torch import nn\n\ndef net():\n    return nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))\n"
+    )
+    told = ("-m", "normed.py:net", *TREES, "--quiet")
+    assert "\nheld fixed by default; --layers all gives it an exact diagonal\n" in succeed("fit", "a", *told).stdout
+    assert "held fixed: not selected by --layers\n" in succeed("fit", "b", *told, "--layers", "1").stdout

@@ -80,6 +80,14 @@ def test_several_targets(home: Path) -> None:
             {"target": "y"},
             "column 'b' of 'x.csv' must hold numbers, got 'big' in row 0; drop it with --ignore",
         ),
+        (
+            "a,my id,b,c,y\nx,u 1,1,v,0\ny,u 2,2,w,1\n",
+            {"target": "y", "ignore": "c"},
+            r"2 hold none: a, my id \(a is 'x' in row 0\); drop them with --ignore 'c,a,my id', or encode them",
+        ),
+        ("a;b;y\n1;2;0\n", {"target": "y"}, "must be separated by commas, and its header is by semicolons; save"),
+        ("a;b;y\n1,5;2,5;0\n1,5;2,5;0\n", {"target": "y"}, "must be separated by commas, and its header is by semi"),
+        ("a\tb\ty\n1\t2\t0\n", {"target": "y"}, "its header is by tabs"),
         ("a,b,y\n1,2,\n", {"target": "y"}, "no value in column 'y', row 0"),
         ("a,b,y\n1,2,0.5\n", {"target": "y"}, "classes are whole numbers or names; use --likelihood regression"),
         ("y\n1\n", {"target": "y"}, "has no columns besides the target"),
@@ -296,7 +304,7 @@ def test_a_run_on_images_from_fit_to_labels(home: Path, succeed: Call, fail: Fai
     assert {"prob_cat", "prob_dog"} < set(table)
     _pictures("three", classes=("ant", "bee", "cow"))
     said = fail("fit", "other", "--model", "model.py:pictures", "-w", "pictures.pt", "--data", "three", *options)
-    assert "the network has 2 outputs and 'three' 3 classes (ant, bee, cow)" in said
+    assert "the network has 2 outputs and 'three' 3 classes ('ant', 'bee', 'cow'); mend misspelt labels, or" in said
 
 
 LOADERS = """
@@ -414,6 +422,20 @@ def test_a_column_of_ids_is_named(home: Path, fail: Fail) -> None:
     said = fail("fit", "run", *NETWORK, "--data", "numbered.csv", "--target", "tree")
     assert "the network takes 3 columns and the table gives 4 (number, a, b, c)" in said
     assert said.endswith("with --ignore number.")
+
+
+def test_a_column_of_ids_with_a_space_is_quoted_for_the_shell(home: Path, fail: Fail) -> None:
+    frame = pandas.read_csv("trees.csv")
+    frame[["a", "b", "c", "tree"]].to_csv("numbered.csv")  # pandas writes its index: "Unnamed: 0"
+    said = fail("fit", "run", *NETWORK, "--data", "numbered.csv", "--target", "tree")
+    assert said.endswith("with --ignore 'Unnamed: 0'.")
+
+
+def test_a_table_in_another_encoding_is_told(home: Path, fail: Fail) -> None:
+    pandas.read_csv("trees.csv").to_csv("wide.csv", index=False, encoding="utf-16")
+    said = fail("fit", "run", *NETWORK, "--data", "wide.csv", "--target", "tree")
+    assert said.startswith("'wide.csv' is not in UTF-8 (")
+    assert said.endswith("; save it again in that encoding.")
 
 
 def test_a_text_among_numbers_is_told_with_its_row(home: Path, fail: Fail) -> None:

@@ -5,6 +5,7 @@ take it is named.
 """
 
 from collections.abc import Callable, Iterator
+from shlex import quote
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +84,7 @@ def _columns_remedy(model: nn.Module, x: Tensor, columns: list[str], data: Data)
     if taken is None:
         return f"the table gives it {len(columns)} columns ({shown}); add those that are missing, or check the network"
     likely = [name for place, name in enumerate(columns) if _counts(data, place)][: len(columns) - taken]
-    ignore = f"--ignore {','.join(likely)}" if likely else "--ignore"
+    ignore = f"--ignore {quote(','.join(likely))}" if likely else "--ignore"
     return (
         f"the network takes {taken} columns and the table gives {len(columns)} ({shown}); leave out those that it was "
         f"not trained on with {ignore}"

@@ -172,8 +172,10 @@ def read_for(
     outputs = try_first_batch(model, data, spec)
     classes = data.facts.classes
     if likelihood.one_of_many and classes is not None and len(classes) != outputs:
+        shown = ", ".join(map(repr, classes[:4]))
         raise Mistake(
-            f"the network has {outputs} outputs and '{spec}' {len(classes)} classes ({', '.join(classes[:4])}"
-            f"{', ...' if len(classes) > 4 else ''}); name a class for each output with --classes."
+            f"the network has {outputs} outputs and '{spec}' {len(classes)} classes ({shown}"
+            f"{', ...' if len(classes) > 4 else ''}); mend misspelt labels, or name a class for each output with "
+            "--classes."
         )
     return data

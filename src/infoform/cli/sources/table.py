@@ -4,6 +4,7 @@ import csv
 import gzip
 import warnings
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from infoform.records.fit import DataFacts
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
 OPTIONS = frozenset({"target", "ignore", "classes", "divide_by", "image_mean", "image_std", "batch_size"})
 
@@ -49,6 +51,8 @@ def read(spec: str, reading: Reading) -> Data:
         raise Mistake(f"'{spec}' has no column '{absent[0]}', which the posterior was fitted with; add it.")
     if not columns:
         raise Mistake(f"'{spec}' has no columns besides the target, and the network needs inputs; check --ignore.")
+    if reading.facts.columns is None:
+        _check_not_words(frame, columns, spec, ignored)
     inputs = torch.stack([_numbers(frame[name], spec, "drop it with --ignore, or") for name in columns], dim=1)
     inputs = standardise(inputs, options)
     labels, classes = None, reading.classes
@@ -103,6 +107,23 @@ def _numbers(column: "Series[Any]", spec: str, remedy: str) -> Tensor:  # (N,)
     return values
 
 
+def _check_not_words(frame: "DataFrame", columns: list[str], spec: str, ignored: list[str]) -> None:
+    """Raise if several columns hold words in every row: all are named at once, and the option that drops them."""
+    words = [name for name in columns if not _has_number(frame[name])]
+    if len(words) > 1:
+        example = frame[words[0]].iloc[0]
+        raise Mistake(
+            f"columns of '{spec}' must hold numbers, and {len(words)} hold none: {_listed(words)} ({words[0]} is "
+            f"{example!r} in row 0); drop them with --ignore {quote(','.join([*ignored, *words]))}, or encode them."
+        )
+
+
+def _has_number(column: "Series[Any]") -> bool:
+    import pandas
+
+    return column.dtype.kind in "iubf" or bool(pandas.to_numeric(column, errors="coerce").notna().any())
+
+
 def _first_without_number(column: "Series[Any]") -> int:
     """Return the row of the first cell that is neither empty nor a number as tables write it (Python reads 1_000)."""
     import pandas
@@ -139,13 +160,18 @@ def _frame(spec: str) -> "DataFrame":
                 )
     except ImportError as error:
         raise Mistake(f"reading '{spec}' needs {describe_missing('pyarrow')}") from error
+    except UnicodeError as error:
+        raise Mistake(f"'{spec}' is not in UTF-8 ({error}); save it again in that encoding.") from error
     except pandas.errors.ParserWarning as error:
+        _check_separator(spec, sep)
         raise Mistake(
             f"the rows of '{spec}' have more values than the header has names, so that no value has a sure name; name "
             "every column, or remove the values without a name."
         ) from error
     except Exception as error:
         raise Mistake(f"'{spec}' cannot be read as a table: {' '.join(str(error).split())}.") from error
+    if not is_parquet and frame.shape[1] == 1:
+        _check_separator(spec, sep)
     if len(frame) == 0:
         raise Mistake(f"'{spec}' has no rows; a table needs at least one.")
     if not is_parquet and frame.iloc[:, -1].isna().any():
@@ -157,6 +183,19 @@ def _frame(spec: str) -> "DataFrame":
         )
     frame.columns = frame.columns.map(str)
     return frame
+
+
+def _check_separator(spec: str, sep: str) -> None:
+    """Raise if the header looks as if it were separated by something else, as spreadsheets write it in Europe."""
+    opened = gzip.open if spec.lower().endswith(".gz") else open
+    with opened(spec, "rt", encoding="utf-8-sig") as file:
+        header = file.readline()
+    other = next((one for one in SEPARATORS if header.count(one) > header.count(sep)), None)
+    if other is not None:
+        raise Mistake(
+            f"'{spec}' must be separated by {SEPARATORS[sep]}, and its header is by {SEPARATORS[other]}; save it again "
+            "as a CSV with commas, and with points in decimal numbers."
+        )
 
 
 def _check_lengths(spec: str, sep: str, count: int) -> None:

@@ -344,7 +344,8 @@ def _show(result: FitResult, console: "Console") -> None:
             "rank, so little energy is no harm by itself. For more: --rank."
         )
     for reason in sorted({row.reason for row in fixed}):
-        console.print(f"held fixed: {reason}", markup=False)
+        told = reason.replace('layers="all"', "--layers all").replace("layers=", "--layers")
+        console.print(told if told.startswith("held fixed") else f"held fixed: {told}", markup=False)
     if result.training_scores:
         scores = ", ".join(f"{name} {_score(name, value)}" for name, value in result.training_scores.items())
         console.print(f"the network alone on these data: {scores}.")
@@ -369,7 +370,7 @@ def _warn(laplace: "Laplace", network: NetworkSource, source: DataSource, record
         record.note(f"no --weights given: the weights are those that the factory gives{';' if unsure else ''}{unsure}.")
     for trouble in troubles:
         options = {"order": " See --classes.", "logits": ""}
-        causes = " See --weights, --divide-by, --image-mean and --image-std."
+        causes = " See --weights, --divide-by, --mean and --std."
         record.note(trouble + next((told for word, told in options.items() if word in trouble), causes))
 
 
