@@ -1,5 +1,6 @@
 """Compiled models, gradient checkpoints, models without values, and operators without forward mode."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction, checkpoint
 
+import bounded
 import infoform
 from dense import assert_close
 
@@ -130,3 +132,13 @@ def test_linear_samples_of_an_operator_without_forward_mode_are_those_of_one_wit
         expected = (outputs + along).softmax(-1)
         close = [float((one.double() - expected).abs().max()) < 1e-4 for one in found]
         assert any(close)
+
+
+def test_an_import_of_infoform_does_not_import_the_compiler() -> None:
+    code = (
+        "import sys, torch, infoform.laplace, infoform.cli.run_folder\n"
+        "laplace = infoform.Laplace(torch.nn.Linear(3, 2), 'classification')\n"
+        "laplace.fit([(torch.randn(9, 3), torch.arange(9) % 2)], progress=False).predict(torch.randn(2, 3))\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    assert bounded.run([sys.executable, "-W", "ignore", "-c", code]).returncode == 0

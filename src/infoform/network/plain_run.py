@@ -10,18 +10,20 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.eval_frame import OptimizedModule
 from torch.utils import checkpoint
 
 from infoform.common.shared_setting import SharedSetting
 
+_COMPILER = "torch._dynamo.eval_frame"  # imported by torch.compile alone: it takes as long as the rest of torch
 _COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
     """Return the model that torch.compile was given, where it is a compiled one."""
-    while isinstance(model, OptimizedModule):
-        model = model._orig_mod
+    while _is_compiled(model):
+        original = model._orig_mod
+        assert isinstance(original, nn.Module)
+        model = original
     return model
 
 
@@ -44,10 +46,14 @@ def plain_run(model: nn.Module) -> Iterator[None]:
 
 def _eager(model: nn.Module) -> AbstractContextManager[None]:
     compiled = any(
-        isinstance(module, OptimizedModule) or getattr(module, "_compiled_call_impl", None) is not None
-        for module in model.modules()
+        _is_compiled(module) or getattr(module, "_compiled_call_impl", None) is not None for module in model.modules()
     )
     return _EAGER.held() if compiled else nullcontext()
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    compiler = sys.modules.get(_COMPILER)
+    return compiler is not None and isinstance(module, compiler.OptimizedModule)
 
 
 @contextmanager
