@@ -73,3 +73,10 @@ def test_the_weight_decay_is_the_largest_that_held_out_data_can_bear(noise: floa
     generator = torch.Generator().manual_seed(0)
     chosen = choose_weight_decay(lambda _, decay: _Shrunk(decay, noise=noise), x, x, generator=generator)
     assert chosen == expected
+
+
+def test_an_estimator_without_data_kept_out_says_how_to_have_intervals() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    model = InfRegressor(hidden=(5,), epochs=5, weight_decay=1.0, random_state=0).fit(x, x.sum(1))
+    with pytest.raises(ValueError, match=r'no data were kept out of training for it, .* tune="validation"; .*gaussian'):
+        model.predictive(x[:3]).interval(0.9)

@@ -7,6 +7,7 @@ precision.
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ with needed_by("the estimators need"):
     from sklearn.utils.validation import check_is_fitted, validate_data
 
 Array = NDArray[Any]
+NO_CONFORMAL = 'no data were kept out of training for it, as with the estimator\'s tune="validation"'
 TUNES = ("auto", "validation", "evidence")
 WEIGHT_DECAY = 1e-4  # of a classifier, where none is given
 TRIALS = 13  # values of the prior precision that are tried, over ten decades
@@ -84,7 +86,7 @@ class _InfEstimator(BaseEstimator):  # type: ignore[misc]
         prediction, _ = self.laplace_.predict_loader(
             self._scaled(x).split(self.batch_size), kind=self.kind, samples=self.samples, progress=False
         )
-        return prediction
+        return prediction if prediction.conformal is not None else replace(prediction, no_conformal=NO_CONFORMAL)
 
     def novelty(self, X: Any) -> Array:
         """Return how unlike the training data every input is, from 0 to 1; it takes one forward pass.
