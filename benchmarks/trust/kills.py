@@ -99,8 +99,7 @@ def _verb(process: Any, home: Path, verb: str, commands: Any, chance: random.Ran
 
     def again(what: str) -> None:
         process.run(last)
-        if contents(everything) != unbroken:
-            wrong.append(f"{verb}, {what}")
+        wrong.extend(_differences(f"{verb}, {what}", unbroken, contents(everything)))
 
     def reset() -> None:
         shutil.rmtree(everything)
@@ -116,14 +115,20 @@ def _verb(process: Any, home: Path, verb: str, commands: Any, chance: random.Ran
         tries += 1
         reset()
         for _ in range(chance.randint(1, 3)):  # some commands are killed more than once
-            if process.run_for(last, chance.random() * lasts) == 0:  # done by then; a second one is another command
+            code = process.run_for(last, chance.random() * lasts)
+            kills += code != 0
+            if code == 0 or contents(everything) == unbroken:  # done by then; a second one is another command
                 break
-            kills += 1
         else:
             process.run(last)
-        if contents(everything) != unbroken:
-            wrong.append(f"{verb}, at random, kill {kills}")
+        wrong += _differences(f"{verb}, at random, kill {kills}", unbroken, contents(everything))
     return {"placed": QUICK if quick else len(changes), "random": kills, "wrong": wrong}
+
+
+def _differences(what: str, unbroken: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Return a sentence about the files that differ, if some do."""
+    names = sorted(name for name in unbroken.keys() | found.keys() if unbroken.get(name) != found.get(name))
+    return [f"{what}: {', '.join(names)}"] if names else []
 
 
 if __name__ == "__main__":

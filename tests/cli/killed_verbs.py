@@ -34,8 +34,8 @@ VERBS: dict[str, tuple[Sequence[str], ...]] = {
     "acquire": (FIT, ("acquire", "all/run", *NEW, "--number", "3", "--samples", "5")),
     "plan": (FIT, ("plan", "all/run", "--memory", "2KB", "--apply")),
     "compare": (FIT, COMPARE),
-    "export": (FIT, ("export", "all/run", "--to", "onnx", "--kind", "heads", "--samples", "4")),
     "report": (FIT, ("evaluate", "all/run", *NEW), ("report", "all/run")),
+    "export": (FIT, ("export", "all/run", "--to", "onnx", "--kind", "heads", "--samples", "4")),
 }
 SLOW = ("export",)  # too slow for CI
 
