@@ -94,6 +94,10 @@ def test_an_unchanged_file_that_is_signed_again_is_loaded(saved: dict[str, Path]
         (put("more", 1), "'more' is unknown"),
         (put("novelty/head", "9"), "head of the novelty"),
         (put("novelty/layers", 3), "make no sense"),
+        (put("novelty/head", "0"), "classes of the novelty of .* must have 3 columns, got 5"),
+        (put("novelty/calibration/part_names", ["typicality", "tail"]), "parts of the novelty of .* must be of"),
+        (put("num_data", 1e308), "must have a 'num_data' of at most"),
+        (put("prior/settings/precision", {"0": 1.0}), "a value for each layer, got none for '2'"),
     ],
 )
 def test_absurd_metadata_are_refused(
@@ -135,7 +139,8 @@ def test_absurd_tensors_of_every_structure_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("structure", "name"), [("diag", "information"), ("efb", "eigenvalues"), ("inf", "eigenvalues")]
+    ("structure", "name"),
+    [("diag", "information"), ("efb", "eigenvalues"), ("inf", "eigenvalues"), ("inf", "information")],
 )
 def test_negative_information_is_refused(structure: str, name: str, saved: dict[str, Path], tmp_path: Path) -> None:
     def change(tensors: Tensors, _: Plain) -> None:
@@ -143,6 +148,34 @@ def test_negative_information_is_refused(structure: str, name: str, saved: dict[
 
     with pytest.raises(infoform.BadFileError, match=f"'{name}' of layer '0' of .* must not be negative"):
         load_changed(saved[structure], change, tmp_path / "file")
+
+
+@pytest.mark.parametrize("curvature", [False, True])
+@pytest.mark.parametrize("parts", [("diagonal",), ("vectors",), ("values",), ("diagonal", "vectors", "values")])
+def test_inputs_that_the_prior_needs_and_are_not_whole_are_refused(
+    parts: tuple[str, ...], curvature: bool, tmp_path: Path
+) -> None:
+    laplace = infoform.Laplace(make_model(), "classification", prior="activation")
+    data = [(torch.randn(6, 3), torch.randint(0, 2, (6,)))]
+    laplace.fit(data, progress=False).save(tmp_path / "saved", curvature=curvature)
+
+    def change(tensors: Tensors, _: Plain) -> None:
+        for part in parts:
+            del tensors[f"inputs/2/{part}"]
+
+    if curvature and len(parts) == 3:  # then they are found from the curvature
+        loaded = load_changed(tmp_path / "saved", change, tmp_path / "file")
+        assert torch.equal(loaded.posterior().layers["2"].dense(), laplace.posterior().layers["2"].dense())
+        return
+    with pytest.raises(infoform.BadFileError, match=r"layer '2'|make no sense"):
+        load_changed(tmp_path / "saved", change, tmp_path / "file")
+
+
+def test_a_temperature_of_a_likelihood_that_has_none_is_refused(tmp_path: Path) -> None:
+    laplace = infoform.Laplace(make_model(), "regression")
+    laplace.fit([(torch.randn(6, 3), torch.randn(6, 2))], progress=False).save(tmp_path / "saved")
+    with pytest.raises(infoform.BadFileError, match="temperature divides logits"):
+        load_changed(tmp_path / "saved", put("temperature", 2.0), tmp_path / "file")
 
 
 def test_pairs_outside_of_the_basis_are_refused(saved: dict[str, Path], tmp_path: Path) -> None:

@@ -991,23 +991,23 @@ class Laplace:
             shapes = {name: layer.shape for name, layer in find_layers(model, ALL, frozen=True)[0].items()}
             archive = unpack(tensors, saved, shapes=shapes, likelihood=likelihood, prior=prior, structure=structure)
             settings = archive.settings
-            check_contents(tensors, found, settings, model, path)
+            check_contents(tensors, found, settings, archive.prior, model, path)
             check_built(archive.layers, model, path)
             # those of the file: flags of parameters may be others now
             names = [escape(name) for name in (*archive.layers, *archive.fit.unreached)]
             laplace = cls(model, archive.likelihood, structure=settings.structure, prior=archive.prior, layers=names)
-        laplace.settings = settings
-        if settings.layers is None:
-            laplace._fixed = {one: FROZEN if why == NOT_SELECTED else why for one, why in laplace._fixed.items()}
-        laplace.num_data, laplace.noise = archive.num_data, archive.noise
-        laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs, archive.only_diagonal)
-        laplace._known = archive.fit.novelty
-        laplace._default_prior = saved["default_prior"]
-        laplace.temperature = saved.get("temperature", 1.0)
-        if archive.conformal is not None and saved["fingerprint"] == files.fingerprint(model):
-            laplace._guarantee = Guarantee(archive.conformal, laplace._hyperparameters(), laplace._known)
-        elif archive.conformal is not None:
-            laplace._no_guarantee = OTHER_VALUES
+            laplace.settings = settings
+            if settings.layers is None:
+                laplace._fixed = {one: FROZEN if why == NOT_SELECTED else why for one, why in laplace._fixed.items()}
+            laplace.num_data, laplace.noise = archive.num_data, archive.noise
+            laplace._built = Fitted.loaded(archive.fit, settings, archive.layers, archive.inputs, archive.only_diagonal)
+            laplace._known = archive.fit.novelty
+            laplace._default_prior = saved["default_prior"]
+            laplace.temperature = saved.get("temperature", 1.0)
+            if archive.conformal is not None and saved["fingerprint"] == files.fingerprint(model):
+                laplace._guarantee = Guarantee(archive.conformal, laplace._hyperparameters(), laplace._known)
+            elif archive.conformal is not None:
+                laplace._no_guarantee = OTHER_VALUES
         return laplace
 
     def save_pretrained(

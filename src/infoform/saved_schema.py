@@ -19,8 +19,11 @@ from infoform.network.coverage import find_layers
 from infoform.network.last_layer import LAST
 from infoform.network.layer import Layer
 from infoform.network.selection import ALL
+from infoform.novelty.parts import PARTS
 from infoform.options import Settings
 from infoform.posteriors import LayerPosterior, structure_for
+from infoform.priors import Prior
+from infoform.priors.precision import layer_precision
 
 GAUSSIAN = {  # of novelty
     "counts": "C",
@@ -33,6 +36,7 @@ GAUSSIAN = {  # of novelty
 }
 PERCENTILES = {"count": "", "levels": "Q", "points": "R Q", "tails": "R"}
 WHOLE = ("pairs", "counts", "count")  # tensors of whole numbers
+MOST_DATA = 2.0**64  # examples; products with a larger number would overflow
 SPECTRUM = {"diagonal": "A", "vectors": "A p", "values": "p"}  # of a layer's inputs
 
 
@@ -82,20 +86,28 @@ def check_metadata(saved: Mapping[str, Any], path: object) -> SavedPosterior:
     for name, value in numbers.items():
         if value is not None and not 0 < value < math.inf:
             raise BadFileError(f"'{path}' must have a positive, finite '{name}', got {value}; save it again.")
+    if found.num_data > MOST_DATA:
+        raise BadFileError(f"'{path}' must have a 'num_data' of at most 2⁶⁴, got {found.num_data}; save it again.")
     if not found.layers:
         raise BadFileError(f"'{path}' must have at least one layer; save it again.")
     return found
 
 
 def check_contents(
-    tensors: Mapping[str, Tensor], found: SavedPosterior, settings: Settings, model: nn.Module, path: object
+    tensors: Mapping[str, Tensor],
+    found: SavedPosterior,
+    settings: Settings,
+    prior: Prior,
+    model: nn.Module,
+    path: object,
 ) -> None:
-    """Raise a BadFileError unless layers and tensors are those that the settings and the network ask for.
+    """Raise a BadFileError unless layers and tensors are those that settings, prior and network ask for.
 
     Args:
         tensors: Of the file, by name.
         found: Its metadata.
         settings: What they say of structure and layers.
+        prior: The prior of the file, which may need what is known of the layers' inputs.
         model: The network.
         path: The file, for the sentence of an error.
     """
@@ -124,7 +136,13 @@ def check_contents(
             if key in own and own[key].is_floating_point() and bool((own[key] < 0).any()):
                 raise BadFileError(f"'{key}' of {what} must not be negative; save it again.")
         kind.check_stored(own, what)
-        _check_shapes(under(tensors, f"inputs/{name}/"), SPECTRUM, _sizes(layers[name]), f"the inputs of {what}")
+        known = under(tensors, f"inputs/{name}/")
+        _check_shapes(known, SPECTRUM, _sizes(layers[name]), f"the inputs of {what}")
+        needed = prior.needs_inputs and not diagonal and name not in found.curvature
+        if known.keys() != SPECTRUM.keys() and (known or needed):
+            raise BadFileError(f"{what} must have what the prior knows of its inputs; save it again.")
+        if isinstance(prior.precision, dict):
+            layer_precision(prior.precision, name)
     if found.novelty is not None:
         _check_novelty(under(tensors, "novelty/"), found.novelty, path)
 
@@ -180,11 +198,20 @@ def _check_novelty(tensors: Mapping[str, Tensor], plain: Mapping[str, Any], path
     _check_shapes(own, {"centre": "L", "spread": "L"}, {"L": len(names)}, f"the novelty of '{path}'")
     if "calibration" in plain:
         parts = from_json(list[str], from_json(dict[str, Any], plain["calibration"]).get("part_names"), "part_names")
+        if not set(parts) <= PARTS.keys():
+            raise BadFileError(
+                f"the parts of the novelty of '{path}' must be of {sorted(PARTS)}, got {parts}; save it again."
+            )
         for table, rows in (("single", len(parts) + len(names)), ("whole", 1)):
             what = f"'novelty/calibration/{table}' of '{path}'"
             _check_shapes(under(tensors, f"calibration/{table}/"), PERCENTILES, {"R": rows}, what)
     if plain.get("head") not in names:
         raise BadFileError(f"the head of the novelty of '{path}' must be one of its layers; save it again.")
+    columns, head = (tensors[f"{part}/mean"].shape[-1] for part in ("classes", f"layer/{plain['head']}"))
+    if columns != head:
+        raise BadFileError(
+            f"the classes of the novelty of '{path}' must have {head} columns, got {columns}; save it again."
+        )
 
 
 def _sizes(layer: Layer) -> dict[str, int]:

@@ -154,6 +154,9 @@ class InfPosterior(LayerPosterior):
     def check_stored(cls, tensors: Mapping[str, Tensor], what: str) -> None:
         sizes = tensors["gradient_vectors"].shape[1], tensors["input_vectors"].shape[1]
         kept, pairs, core = len(tensors["eigenvalues"]), tensors.get("pairs"), tensors.get("core")
+        information = tensors["information"]
+        if "scale_codes" in tensors and information.is_floating_point() and bool((information < 0).any()):
+            raise ValueError(f"'information' of {what} must not be negative; save it again.")
         if pairs is None and kept != sizes[0] * sizes[1]:
             raise ValueError(f"'eigenvalues' of {what} must be {sizes[0] * sizes[1]}, got {kept}; save it again.")
         if pairs is not None:
