@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bounded
+import infoform
 from flat import flat_laplace
 from infoform import Laplace
+from infoform.common import files
 from infoform.common.digest import update_digest
 from infoform.curvature.curvature import pack_curvature
 from infoform.fitting.checkpoint import Checkpoint, Snapshot
 from infoform.fitting.data_pass import DataPass
 from infoform.fitting.layer_statistics import LayerStatistics
 from infoform.fitting.reader import ReadBatch
+from infoform.fitting.running_sums import InputEnergy, ProjectedSquares, Squares, Sums
 from infoform.likelihoods import FISHER_KINDS
 from infoform.posteriors import PRESETS, STRUCTURES
 from models import MODELS
@@ -312,6 +315,103 @@ def test_a_posterior_is_no_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "pass-1.safetensors"
     make_laplace().fit(make_data(), progress=False).save(path)
     with pytest.raises(ValueError, match=rf"'{path}' is a saved posterior and no checkpoint"):
+        make_laplace().fit(make_data(), checkpoint=tmp_path, progress=False)
+
+
+def signed_again(path: Path, change: Callable[[dict[str, Tensor], dict[str, Any]], None]) -> None:
+    """Change tensors and values of a checkpoint, and sign it."""
+    tensors, about = files.read_file(path)
+    about = {key: value for key, value in about.items() if key not in ("format", "version")}
+    change(tensors, about["checkpoint"]["values"])
+    files.write_file(path, tensors, about)
+
+
+@pytest.mark.parametrize("before", [2, 6])  # in the first pass, and in the second
+@pytest.mark.parametrize("how", ["left out", "of another shape", "of another dtype", "not finite", "another beside it"])
+def test_a_signed_checkpoint_without_one_of_its_tensors_is_refused(how: str, before: int, tmp_path: Path) -> None:
+    path = stopped_fit(tmp_path, before)
+    whole = path.read_bytes()
+    for name in files.read_file(path)[0]:
+
+        def change(tensors: dict[str, Tensor], _: dict[str, Any], name: str = name) -> None:
+            one = tensors.pop(name)
+            if how == "another beside it":
+                tensors |= {name: one, f"{name}x": one}
+            elif how == "not finite" and one.is_floating_point() and one.numel():
+                tensors[name] = torch.full_like(one, torch.nan)
+            elif how != "left out":
+                tensors[name] = one.unsqueeze(0) if how == "of another shape" else one.to(torch.complex64)
+
+        signed_again(path, change)
+        with pytest.raises(infoform.BadFileError, match=r"the checkpoint .*delete it to start again"):
+            make_laplace().fit(make_data(), checkpoint=tmp_path, progress=False)
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("first/examples", -1, "a negative number of batches"),
+        ("first/examples", "13", "'progress.examples' must be a whole number"),
+        ("first/called", "0", "'progress.called' must be a list"),
+        ("summary/counts", {"0": {}}, "'summary.counts.0' must be a number"),
+        ("summary/num_outputs", 1e-308, "'summary.num_outputs' must be a whole number"),
+        ("pass/progress/marks", 3, "'progress.marks' must be a list"),
+    ],
+)
+def test_a_signed_checkpoint_with_absurd_values_is_refused(place: str, value: Any, said: str, tmp_path: Path) -> None:
+    def change(_: dict[str, Tensor], values: dict[str, Any]) -> None:
+        *outer, last = place.split("/")
+        for key in outer:
+            values = values[key]
+        values[last] = value
+
+    signed_again(stopped_fit(tmp_path, 6), change)
+    with pytest.raises(infoform.BadFileError, match=said):
+        make_laplace().fit(make_data(), checkpoint=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("value", [-1, 9])
+def test_a_signed_checkpoint_with_pairs_outside_of_a_basis_is_refused(value: int, tmp_path: Path) -> None:
+    def change(tensors: dict[str, Tensor], _: dict[str, Any]) -> None:
+        tensors["sums/0..gradient.core_pairs"].fill_(value)
+
+    signed_again(stopped_fit(tmp_path, 6), change)
+    with pytest.raises(infoform.BadFileError, match="the pairs of the gradient basis of layer '0' lie outside of it"):
+        make_laplace().fit(make_data(), checkpoint=tmp_path, progress=False)
+
+
+def test_a_signed_checkpoint_with_negative_sums_of_squares_is_refused(tmp_path: Path) -> None:
+    def change(tensors: dict[str, Tensor], _: dict[str, Any]) -> None:
+        tensors["sums/0..squares.squares"].neg_()
+
+    signed_again(stopped_fit(tmp_path, 6), change)
+    with pytest.raises(infoform.BadFileError, match="the sums of squares 'squares' must not be negative"):
+        make_laplace().fit(make_data(), checkpoint=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("sums", "name"),
+    [
+        (Squares((2, 3)), "squares"),
+        (ProjectedSquares(torch.eye(3), torch.eye(2)), "eigenvalues"),
+        (InputEnergy(3, rank=1, name="", seed=0), "diagonal"),
+    ],
+)
+def test_sums_of_squares_take_no_negative_ones(sums: Sums, name: str) -> None:
+    state = {name: torch.ones(sums.shapes()[name])}
+    sums.restore(state)
+    assert torch.equal(getattr(sums, name), state[name])
+    with pytest.raises(ValueError, match=f"the sums of squares '{name}' must not be negative"):
+        sums.restore({name: state[name].index_fill(0, torch.tensor([1]), -1e-9)})
+
+
+def test_another_number_of_examples_says_to_delete_the_checkpoint(tmp_path: Path) -> None:
+    def change(_: dict[str, Tensor], values: dict[str, Any]) -> None:
+        values["first"]["examples"] = 7
+
+    signed_again(stopped_fit(tmp_path, 6), change)
+    with pytest.raises(ValueError, match=r"got 7 examples, then 13; .*or delete the checkpoint to start again"):
         make_laplace().fit(make_data(), checkpoint=tmp_path, progress=False)
 
 

@@ -103,12 +103,12 @@ def _read(kind: Any, content: Any, place: str) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         _check(isinstance(content, dict), place, "an object", content)
         return {key: _read(inner[1], item, _under(place, key)) for key, item in content.items()}
-    if origin is not None and issubclass(origin, Sequence):
+    if origin is not None and issubclass(origin, Sequence | set):
         _check(isinstance(content, list), place, "a list", content)
         kinds = [inner[0]] * len(content) if origin is not tuple or inner[-1] is Ellipsis else list(inner)
         _check(len(kinds) == len(content), place, f"a list of {len(kinds)}", content)
         items = (_read(kinds[at], item, f"{place}[{at}]") for at, item in enumerate(content))
-        return tuple(items) if origin is tuple else list(items)
+        return origin(items) if origin in (tuple, set) else list(items)
     whole = isinstance(content, int) and not isinstance(content, bool)
     fits = whole if kind is int else whole or isinstance(content, float) if kind is float else isinstance(content, kind)
     _check(fits, place, WORDS[kind], content)

@@ -59,6 +59,7 @@ class _Saved:
     checkpoint: _Pass
     identity: Mapping[str, Any]
     strides: Mapping[str, list[int]]
+    tensors: Mapping[str, str]  # dtype and shape of each, by name
 
 
 class Checkpoint:
@@ -160,14 +161,12 @@ class Checkpoint:
         if "checkpoint" not in saved:
             raise BadFileError(f"'{path}' is a saved posterior and no checkpoint; {remedy}.")
         with self.refusing(stage):
-            about = from_json(_Saved, {key: saved[key] for key in ("checkpoint", "identity", "strides")})
+            about = from_json(_Saved, {key: saved[key] for key in ("checkpoint", "identity", "strides", "tensors")})
             differences = Identity(self._identity).differences(about.identity)
             if differences:
                 what = f"the checkpoint '{path}' is of another fit"
                 raise ValueError(refusal(what, differences, remedy=remedy, describe=_described))
-            for name, one in tensors.items():
-                if name.startswith("sums/") and one.is_floating_point() and not one.isfinite().all():
-                    raise BadFileError(f"the checkpoint '{path}' has sums that are not finite ('{name}'); {remedy}.")
+            _check(tensors, about.tensors, f"the checkpoint '{path}'", remedy)
             restored = {name: _laid_out(one, about.strides.get(name), device) for name, one in tensors.items()}
             return Snapshot(about.checkpoint.stage, restored, about.checkpoint.values)
 
@@ -189,6 +188,7 @@ class Checkpoint:
                 "checkpoint": {"stage": snapshot.stage, "values": dict(snapshot.values)},
                 "identity": self._identity,
                 "strides": strides,
+                "tensors": {name: _described_tensor(one) for name, one in snapshot.tensors.items()},
             },
         )
         now = time.monotonic()
@@ -255,6 +255,20 @@ class Checkpoint:
 
     def _path(self, stage: int) -> Path:
         return self.folder / f"pass-{stage}{self._ending}.safetensors"
+
+
+def _check(tensors: Mapping[str, Tensor], told: Mapping[str, str], what: str, remedy: str) -> None:
+    """Raise a BadFileError unless a snapshot has the tensors that it had when it was written, and finite ones."""
+    for name in sorted(tensors.keys() | told.keys()):
+        found = _described_tensor(tensors[name]) if name in tensors else None
+        if found != told.get(name):
+            raise BadFileError(f"{what} must have {told.get(name, 'nothing')} as '{name}', got {found}; {remedy}.")
+        if tensors[name].is_floating_point() and not tensors[name].isfinite().all():
+            raise BadFileError(f"{what} has numbers that are not finite ('{name}'); {remedy}.")
+
+
+def _described_tensor(tensor: Tensor) -> str:
+    return " ".join([str(tensor.dtype).removeprefix("torch."), *map(str, tensor.shape)])
 
 
 def _described(difference: Difference) -> str:

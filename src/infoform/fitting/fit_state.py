@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from infoform.common.files import under
+from infoform.common.json_values import from_json
 from infoform.curvature.curvature import Curvature, Fit
 from infoform.fitting.checkpoint import Snapshot
 from infoform.fitting.example_selection import Selection
@@ -136,7 +137,7 @@ class FitState:
         self.resumed, self.passes, values = True, saved.stage - 1, saved.values
         self.first = None if values["first"] is None else PassProgress.restored(values["first"])
         self.odd = {} if self.first is None else dict(self.first.odd)
-        self.summary = None if values["summary"] is None else DataSummary(**values["summary"])
+        self.summary = None if values["summary"] is None else from_json(DataSummary, values["summary"], "summary")
         if "selection" in values:
             self.selection = Selection.restored(under(saved.tensors, "selection.."), values["selection"])
         if self.novelty is not None:
@@ -159,19 +160,21 @@ class FitState:
         if plan.checked and progress.examples != self.first.examples:
             raise ValueError(
                 f"the loader must give the same data in both passes, got {self.first.examples} examples, then "
-                f"{progress.examples}; pass a DataLoader or a list."
+                f"{progress.examples}; pass a DataLoader or a list{self._restart()}."
             )
         if progress.digest != self.first.digest:
             raise ValueError(self._other_data(f"some of the {progress.batches} batches are others"))
 
     def _other_data(self, how: str) -> str:
         rule = "as before the fit was stopped" if self.resumed else "in every pass"
-        remedy = ", or delete the checkpoint to start again" if self.resumed else ""
         return (
             f"the loader must give the same data in the same order {rule}, and in pass {self.passes + 1} {how}; take "
             "randomness that torch.manual_seed does not govern out of it (random transforms in persistent workers, the "
-            f"time), pass list(loader), or use structure='diag' or 'kfac', which need one pass{remedy}."
+            f"time), pass list(loader), or use structure='diag' or 'kfac', which need one pass{self._restart()}."
         )
+
+    def _restart(self) -> str:
+        return ", or delete the checkpoint to start again" if self.resumed else ""
 
 
 def _why_unreached(name: str, progress: PassProgress) -> str:

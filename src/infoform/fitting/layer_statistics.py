@@ -100,6 +100,9 @@ class LayerStatistics:
             for basis in BASES
             if f"{basis}.input_vectors" in state
         }
+        for basis, one in found.items():
+            if not one.pairs_fit:
+                raise ValueError(f"the pairs of the {basis} basis of layer '{self._layer.name}' lie outside of it.")
         if found:
             self._measure_along(found)
         for key, sums in self._sums.named().items():

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from infoform.common.digest import update_digest
+from infoform.common.json_values import from_json
 from infoform.fitting.repeating_workers import RepeatingWorkers
 from infoform.likelihoods import DataSummary
 from infoform.likelihoods.own_data import add_counts
@@ -52,7 +53,10 @@ class PassProgress:
     @classmethod
     def restored(cls, state: dict[str, Any]) -> "PassProgress":
         """Undo `state`."""
-        return cls(**state | {name: set(state[name]) for name in _SETS})
+        found = from_json(cls, state, "progress")
+        if min(found.batches, found.examples, found.num_outputs, found.num_targets, found.positions) < 0:
+            raise ValueError("a pass cannot have read a negative number of batches, examples or targets.")
+        return found
 
     def of_all(self, others: Iterable["PassProgress"]) -> "PassProgress":
         """Return what this process knows when all processes, of which it is one, have told what they know."""

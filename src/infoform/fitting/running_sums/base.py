@@ -30,6 +30,7 @@ class Sums(ABC):
     """Statistics of one layer, summed over the examples seen so far."""
 
     summed: ClassVar[tuple[str, ...]]  # the attributes that add up over examples: tensors, or None so far, and numbers
+    of_squares: ClassVar[tuple[str, ...]] = ()  # of those, the ones that cannot be negative
     forms_gradients: ClassVar[bool] = True  # whether ∇ of a shared weight may be formed
     one_by_one: ClassVar[bool] = False  # whether examples with a large ∇ are best added one at a time
 
@@ -69,6 +70,8 @@ class Sums(ABC):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what another object of this kind had summed."""
         for name in self.summed:
+            if name in self.of_squares and name in state and bool((state[name] < 0).any()):
+                raise ValueError(f"the sums of squares '{name}' must not be negative.")
             if name in state:
                 setattr(self, name, state[name] if state[name].dim() else state[name].item())
 

@@ -21,6 +21,7 @@ class InputEnergy(Sums):
     """
 
     summed = ("diagonal", "along")
+    of_squares = ("diagonal",)
     forms_gradients = False
 
     def __init__(self, size: int, *, rank: int, name: str, seed: int, known: Tensor | None = None) -> None:

@@ -14,6 +14,7 @@ class Squares(Sums):
     """Σ_v ∇²: the exact diagonal."""
 
     summed = ("squares",)
+    of_squares = ("squares",)
     one_by_one = True
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -43,6 +44,7 @@ class ProjectedSquares(Sums):
     """
 
     summed = ("eigenvalues", "residual", "core")
+    of_squares = ("eigenvalues",)
 
     def __init__(self, input_vectors: Tensor, gradient_vectors: Tensor, core_pairs: Tensor | None = None) -> None:
         self.input_vectors = input_vectors  # (A, a)
@@ -52,6 +54,14 @@ class ProjectedSquares(Sums):
         self.core: Tensor | None = None  # (M, M)
         self.residual: Tensor | None = None  # (G, A)
         self._truncated = any(u.shape[0] > u.shape[1] for u in (input_vectors, gradient_vectors))
+
+    @property
+    def pairs_fit(self) -> bool:
+        """Whether the pairs of the core are columns of both sides."""
+        if self.core_pairs is None:
+            return True
+        sides = self.gradient_vectors.shape[1], self.input_vectors.shape[1]
+        return all(bool(((row >= 0) & (row < side)).all()) for row, side in zip(self.core_pairs, sides, strict=True))
 
     def add(self, gradients: Gradients, *, numbers: Tensor, first: bool) -> None:
         projection = gradients.project(self.input_vectors, self.gradient_vectors)
