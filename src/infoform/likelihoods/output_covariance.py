@@ -236,7 +236,9 @@ class SharedVectorsCovariance(OutputCovariance):
     def variance(self) -> Tensor:
         squares = self.vectors.square()
         variance = self.values * squares.sum(1) if self.values.shape[1] == 1 else self.values @ squares.T
-        return variance if self.rest is None else variance + torch.outer(self.rest, 1 - squares.sum(1))
+        if self.rest is None:
+            return variance
+        return variance + torch.outer(self.rest, (1 - squares.sum(1)).clamp_min(0))  # not below 0 by rounding
 
     @property
     def noise_width(self) -> int:

@@ -59,27 +59,38 @@ class KroneckerPosterior(LayerPosterior):
             return kept
         return kept + self._precision * ((x - self._expand(inner)) ** 2).sum((-2, -1))
 
+    def covariance(self, jacobians: Tensor) -> Tensor:
+        self._check_invertible()
+        if not self._truncated:
+            return super().covariance(jacobians)
+        # J P^(-1/2) along the basis and off it: a sum of squares, which cannot cancel
+        inner = self._project(jacobians)
+        along = (inner * power(self.coefficients, -0.5, floor=self._floor)).flatten(2)
+        off = (jacobians - self._expand(inner)).flatten(2)
+        return along @ along.mT + off @ off.mT / self._precision
+
     def outer_covariance(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         self._check_invertible()
         a, g = inputs @ self.input_vectors, outputs @ self.gradient_vectors
         covariance = row_covariance(a**2 @ power(self.coefficients, -1.0, floor=self._floor).T, g)
         if not self._truncated:
             return covariance
-        whole = (inputs**2).sum(1)[:, None, None] * (outputs @ outputs.mT)
-        kept = (a**2).sum(1)[:, None, None] * (g @ g.mT)
-        return covariance + (whole - kept) / self._precision
+        # |a|² g gᵀ less its part along the basis, as two parts none of which is negative: a difference would cancel
+        off_a, off_g = inputs - a @ self.input_vectors.T, outputs - g @ self.gradient_vectors.T
+        off = _squares(off_a) * (outputs @ outputs.mT) + _squares(a) * (off_g @ off_g.mT)
+        return covariance + off / self._precision
 
     def output_covariance(self, inputs: Tensor) -> OutputCovariance:
         self._check_invertible()
-        squares = (inputs @ self.input_vectors).square()
-        values = squares @ power(self.coefficients, -1.0, floor=self._floor).T  # (N, g)
+        a = inputs @ self.input_vectors
+        values = a.square() @ power(self.coefficients, -1.0, floor=self._floor).T  # (N, g)
         if not self._truncated:
             return SharedVectorsCovariance(self.gradient_vectors, values)
-        whole = inputs.square().sum(1)  # (N,)
-        values = values + ((whole - squares.sum(1)) / self._precision).unsqueeze(1)
+        off = (inputs - a @ self.input_vectors.T).square().sum(1)  # (N,)
+        values = values + (off / self._precision).unsqueeze(1)
         num_outputs, kept = self.gradient_vectors.shape
         return SharedVectorsCovariance(
-            self.gradient_vectors, values, None if kept == num_outputs else whole / self._precision
+            self.gradient_vectors, values, None if kept == num_outputs else inputs.square().sum(1) / self._precision
         )
 
     def log_det(self) -> Tensor:
@@ -155,3 +166,7 @@ class KroneckerPosterior(LayerPosterior):
                 if not self._truncated
                 else f"a truncated {self.structure} basis needs prior_precision above 0, got 0; raise it."
             )
+
+
+def _squares(rows: Tensor) -> Tensor:  # (N, n) -> (N, 1, 1)
+    return rows.square().sum(1)[:, None, None]
