@@ -121,3 +121,12 @@ def test_rows_that_are_no_examples_are_left_out() -> None:
     with pooling(layers) as pooled:
         model(torch.randn(6, 3))  # three windows of each of two examples, say
     assert pooled.rows(2) == {}
+
+
+@pytest.mark.parametrize("positions", [1, 49, 197, 784])
+def test_long_sums_lose_no_digit_that_tells_the_mean_from_the_root_mean_square(positions: int) -> None:
+    x = 1 + 0.1 * torch.randn(6, positions, 3, generator=torch.Generator().manual_seed(0))
+    wide = x.double()
+    expected = torch.cat([wide.mean(1), wide.square().mean(1).sqrt()], 1)
+    for same in (x, x.mT.contiguous().mT):  # positions apart, and side by side
+        assert_close(pool_positions(same), expected, rtol=2e-7, atol=0)

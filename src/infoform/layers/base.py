@@ -6,7 +6,6 @@
 The bias, where there is one, is the last column of the matrix, and its input is 1.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,7 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from infoform.common.exporting import split_unless_exporting
+from infoform.common.float64 import in_double
+
 POOLED_AT_ONCE = 2**18  # numbers whose squares are held at a time
+LONGEST_RUN = 64  # positions that are summed in float32
 
 
 class LayerRule(ABC):
@@ -244,23 +247,36 @@ def pool_positions(x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, S
         mask: which positions count, (N, S); of another shape it is not of these positions, and all count.
 
     Returns:
-        Means, then root mean squares, (N, 2 * A).
+        Means, then root mean squares, in float64, (N, 2 * A).
     """
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
     if mask is None or mask.shape != x.shape[:2]:
-        return torch.cat([x.mean(1), _root_mean_square(x)], dim=1)
+        return _pooled_in_runs(x)
     kept = mask.to(x).unsqueeze(2)
-    count = kept.sum(1).clamp_min(1)
-    return torch.cat([(x * kept).sum(1) / count, ((x.square() * kept).sum(1) / count).sqrt()], dim=1)
+    count = in_double(kept.sum(1).clamp_min(1))
+    x = x * kept
+    return torch.cat([in_double(x).sum(1) / count, (in_double(x).square().sum(1) / count).sqrt()], dim=1)
 
 
-def _root_mean_square(x: Tensor) -> Tensor:  # (N, S, A) -> (N, A)
-    """Return the root mean square over positions, in parts that stay in the cache where positions lie apart."""
-    if x.numel() == 0 or x.stride(1) == 1 or torch.compiler.is_compiling():
-        norm: Tensor = torch.linalg.vector_norm(x, dim=1)
-        return norm / math.sqrt(x.shape[1])
-    parts = x.split(max(1, POOLED_AT_ONCE // (x.shape[1] * x.shape[2])))
-    return torch.cat([one.square().mean(1) for one in parts]).sqrt_()
+def _pooled_in_runs(x: Tensor) -> Tensor:  # (N, S, A) -> (N, 2 * A)
+    """Return mean and root mean square, summed over runs of positions in the dtype of x, and over runs in float64.
+
+    The two depend on each other so closely, of images above all, that the seventh digit of a long sum in float32 tells.
+    """
+    if x.numel() == 0:
+        return in_double(x.new_zeros(x.shape[0], 2 * x.shape[2]))
+    runs = x.unflatten(1, (-1, _run_length(x.shape[1])))  # (N, S / R, R, A)
+    at_once = max(1, POOLED_AT_ONCE // (x.shape[1] * x.shape[2]))  # squares that stay in the cache
+    means, squares = [], []
+    for part in split_unless_exporting(runs, at_once):
+        means.append(in_double(part.mean(2)).mean(1))
+        squares.append(in_double(part.square().mean(2)).mean(1))
+    return torch.cat([torch.cat(means), torch.cat(squares).sqrt()], dim=1)
+
+
+def _run_length(positions: int) -> int:
+    """Return the largest divisor of a number of positions that is at most LONGEST_RUN."""
+    return next(size for size in range(min(LONGEST_RUN, positions), 0, -1) if positions % size == 0)
 
 
 def _weight(module: nn.Module) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from infoform.common.matmul import aligned
@@ -32,6 +33,8 @@ class LinearRule(LayerRule):
 
 def with_ones(x: Tensor) -> Tensor:  # (..., A) -> (..., A + 1)
     """Return inputs with the bias's 1 as last column, in rows that products are fast with."""
+    if torch.compiler.is_exporting():  # ExecuTorch allocates memory for a fixed number of examples alone
+        return torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
     extended = aligned(x, *x.shape[:-1], x.shape[-1] + 1)
     _write(x, extended)
     return extended

@@ -66,7 +66,8 @@ class NoveltySums:
             self._head = self._pooled.last_layer(outputs)
             self._pooled.observe = self._head is None
             self._pooled.observed.clear()
-        pooled = {name: row for name, row in self._pooled.rows(len(outputs)).items() if name not in self.excluded}
+        dtype = torch.promote_types(outputs.dtype, torch.float32)  # enough for moments
+        pooled = {n: row.to(dtype) for n, row in self._pooled.rows(len(outputs)).items() if n not in self.excluded}
         rows: dict[str, Tensor] = dict(pooled)
         if outputs.dim() > 2:  # positions have classes of their own, an example has none
             strangeness = self._likelihood.example_strangeness(outputs)
