@@ -11,6 +11,7 @@ Draws from the second form need no root of a C × C matrix. With B = v^(-1/2) z 
 and v^(1/2) y the one that is wanted.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,6 +92,8 @@ class DenseCovariance(OutputCovariance):
 
     Args:
         matrices: covariances, (N, C, C).
+        multiple_of: others that these are a multiple of, made by `times`.
+        factor: how many times.
 
     Example:
         ```python
@@ -101,6 +104,12 @@ class DenseCovariance(OutputCovariance):
     """
 
     matrices: Tensor  # (N, C, C)
+    multiple_of: "DenseCovariance | None" = None  # whose root theirs is
+    factor: float = 1.0  # of that, positive
+
+    def times(self, factor: float) -> "DenseCovariance":
+        """Return these covariances times a positive number; a root for draws is found once for all multiples."""
+        return DenseCovariance(factor * self.matrices, self, factor)
 
     @property
     def variance(self) -> Tensor:
@@ -121,6 +130,8 @@ class DenseCovariance(OutputCovariance):
 
     @cached_property
     def _root(self) -> Tensor:  # (N, C, C)
+        if self.multiple_of is not None:
+            return math.sqrt(self.factor) * self.multiple_of._root
         values, vectors = torch.linalg.eigh(self.matrices.double())
         root: Tensor = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
         return root.to(self.matrices.dtype)

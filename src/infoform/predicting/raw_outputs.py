@@ -8,11 +8,13 @@ Outputs at several positions of an example are rows here, one a position: N stan
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from infoform.likelihoods import DenseCovariance
 from infoform.posteriors import LayerPosterior
 
 
@@ -30,6 +32,7 @@ class RawOutputs:
     positions: tuple[int, ...] = ()  # *P of the rows of an example, which follow each other; none where there are none
     mask: Tensor | None = None  # (N,) rows that are no padding, where it is known
     examples: Tensor | None = None  # (N,) the example of every row, where only some of its positions are there
+    form: DenseCovariance | None = field(default=None, repr=False)  # of a multiple of other outputs' covariance
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -57,11 +60,20 @@ class RawOutputs:
         if self.samples is not None:
             return replace(self, samples=self.plain + spread)
         assert self.covariance is not None
-        return replace(self, covariance=spread[0].view_as(self.covariance))
+        return replace(self, covariance=spread[0].view_as(self.covariance), form=None)
+
+    @cached_property
+    def covariances(self) -> DenseCovariance:
+        """Return the covariances; what draws need of them is found once, also for all multiples."""
+        assert self.covariance is not None
+        return DenseCovariance(self.covariance) if self.form is None else self.form
 
     @staticmethod
     def combined(weights: Tensor, parts: "Sequence[RawOutputs]") -> "RawOutputs":  # (K,)
         """Return outputs whose spread is the weighted sum of these parts'; the trained network is the same in all."""
+        if len(parts) == 1 and parts[0].covariance is not None and weights[0] > 0:
+            form = parts[0].covariances.times(float(weights[0]))
+            return replace(parts[0], covariance=form.matrices, form=form)
         spread = sum(weight * part.spread for weight, part in zip(weights.tolist(), parts, strict=True))
         assert isinstance(spread, torch.Tensor)
         return parts[0].with_spread(spread)

@@ -10,7 +10,7 @@ spread's size is a smooth function of log τ.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -39,6 +39,13 @@ def combination_weights(target: RawOutputs, parts: Sequence[RawOutputs]) -> Tens
     return weights
 
 
+def neighbours(tau: float, known: Collection[float]) -> tuple[float, ...]:
+    """Return the τ that outputs at another τ are interpolated from: two on each side, as far as there are so many."""
+    taus = sorted(known)
+    above = next(place for place, one in enumerate(taus) if one > tau)
+    return tuple(taus[max(0, above - 2) : above + 2])
+
+
 def interpolated(tau: float, known: Mapping[float, RawOutputs]) -> RawOutputs:
     """Return outputs at a τ at which nothing was predicted.
 
@@ -50,15 +57,15 @@ def interpolated(tau: float, known: Mapping[float, RawOutputs]) -> RawOutputs:
         The mean of its two neighbours' spreads, each relative to its size, times the size that a cubic through the
         logarithms of all sizes has at τ.
     """
-    taus = sorted(known)
+    taus = neighbours(tau, known)
     above = next(place for place, one in enumerate(taus) if one > tau)
     sizes = [known[one].spread.double().square().mean((0, 2)).clamp_min(LEAST).log().mean().item() / 2 for one in taus]
     logs = [math.log(one) for one in taus]
     share = (math.log(tau) - logs[above - 1]) / (logs[above] - logs[above - 1])
     size = _cubic(logs, sizes, above, share)
     weights = [(1 - share) * math.exp(size - sizes[above - 1]), share * math.exp(size - sizes[above])]
-    neighbours = [known[taus[above - 1]], known[taus[above]]]
-    return RawOutputs.combined(torch.tensor(weights, dtype=torch.float64), neighbours)
+    beside = [known[taus[above - 1]], known[taus[above]]]
+    return RawOutputs.combined(torch.tensor(weights, dtype=torch.float64), beside)
 
 
 def _cubic(x: Sequence[float], y: Sequence[float], above: int, share: float) -> float:

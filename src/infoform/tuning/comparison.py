@@ -65,23 +65,27 @@ class Comparison:
             )
             if near and chosen not in exact and chosen not in self.outputs.predicted:  # its error is not known yet
                 self.outputs.predict_part([chosen])
-                errors[chosen] = self._combined(chosen, exact, targets, on_part, plain, near=profiles[chosen].value)[1]
+                profile, part = self._combined(chosen, exact, targets, on_part, plain, near=profiles[chosen].value)
+                errors[chosen] = self._error(chosen, part, profile.value)
             trusted = near and abs(errors.get(chosen, 0.0)) <= TOLERANCE
             if trusted or len(exact) >= self.outputs.most_exact:
                 chosen = near[-1] if near else self._choice(profiles, plain, among=exact)
                 profiles[chosen] = self._of_exact(chosen, exact[chosen], targets, plain)
-                rest, _ = self._on_all(exact, targets, on_part, plain, among=set(every) - contenders)
+                rest, _ = self._on_all(exact, targets, on_part, plain, among=set(every) - contenders, looks=False)
                 found = [profiles[place] if place in contenders else rest[place] for place in every]
                 return Compared(found, plain, frozenset(exact), chosen, targets)
 
     def _on_part(self, plain: Profile) -> list[Profile]:
         """Return all trials on the part, which is predicted at every τ where the choice may fall."""
         count, roughly = len(self.outputs.precisions), not self.outputs.is_whole
+        known: dict[tuple[int, tuple[int, ...]], Profile] = {}  # by place and what its outputs come from
         for _ in range(REFINEMENTS):
-            profiles = [
-                self.scorer.profile(self.outputs.of_part(place), self.part_targets, roughly=roughly, plain=plain)
-                for place in range(count)
-            ]
+            keys = [(place, self.outputs.sources(place)) for place in range(count)]
+            for key in keys:
+                if key not in known:
+                    raw = self.outputs.of_part(key[0])
+                    known[key] = self.scorer.profile(raw, self.part_targets, roughly=roughly, plain=plain)
+            profiles = [known[key] for key in keys]
             best = min(range(count), key=lambda place: profiles[place].score)
             chosen = self._choice(profiles, plain, examples=self.outputs.examples)
             near = {place + step for place in (best, chosen) for step in (-1, 0, 1)} & set(range(count))
@@ -99,10 +103,11 @@ class Comparison:
         plain: Profile,
         *,
         among: Collection[int],
+        looks: bool = True,
     ) -> tuple[list[Profile], dict[int, float]]:
         """Return trials on all data, and what their combinations add to the score, as far as the part tells.
 
-        Trials that are not asked for stay as they are on the part.
+        Trials that are not asked for stay as they are on the part; `looks` says whether errors are asked for.
         """
         found = list(on_part)
         errors: dict[int, float] = {}
@@ -113,7 +118,9 @@ class Comparison:
                 found[place] = self._of_exact(place, exact[place], targets, plain)
             else:
                 near = found[beside].value
-                found[place], errors[place] = self._combined(place, exact, targets, on_part, plain, near=near)
+                found[place], part = self._combined(place, exact, targets, on_part, plain, near=near)
+                if looks:
+                    errors[place] = self._error(place, part, found[place].value)
         return found, errors
 
     def _of_exact(self, place: int, raw: RawOutputs, targets: Tensor, plain: Profile) -> Profile:
@@ -131,17 +138,20 @@ class Comparison:
         plain: Profile,
         *,
         near: float,
-    ) -> tuple[Profile, float]:
-        """Return a trial on all data by combination, and what that adds to the score on the part."""
+    ) -> tuple[Profile, RawOutputs]:
+        """Return a trial on all data by combination, and the outputs of the part, combined likewise."""
         known, least = on_part[place], min(on_part, key=lambda profile: profile.score)
         whole, part = self.outputs.combined(place, exact)
         fixed = None if _contends(known, least) else known.value
-        profile = self.scorer.profile(whole, targets, near=near, value=fixed, plain=plain)
+        return self.scorer.profile(whole, targets, near=near, value=fixed, plain=plain), part
+
+    def _error(self, place: int, combined: RawOutputs, value: float) -> float:
+        """Return what a combination adds to the score, as far as the part tells."""
         guess, truth = (
-            self.scorer.profile(raw, self.part_targets, value=profile.value).score
-            for raw in (part, self.outputs.of_part(place))
+            self.scorer.profile(raw, self.part_targets, value=value).score
+            for raw in (combined, self.outputs.of_part(place))
         )
-        return profile, guess - truth
+        return guess - truth
 
     def _choice(
         self,

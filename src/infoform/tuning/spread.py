@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from infoform.likelihoods import GaussianOutputs, Likelihood
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.predictor import PredictOptions, Predictor
@@ -42,7 +40,7 @@ class Spread:
             return lambda value: Answers(at(value))
         if raw.covariance is None:
             return lambda value: Answers(replace(self.predictor, temperature=value).answers(raw, self.options))
-        gaussian, link = self._gaussian(raw.plain, raw.covariance), self.options.link
+        gaussian, link = self._gaussian(raw), self.options.link
         if link == "mc":
             at = likelihood.answers_at_temperatures(gaussian.draw())
             return lambda value: Answers(at(value))
@@ -73,8 +71,8 @@ class Spread:
             return self.predictor
         return replace(self.predictor, posterior=Posterior(dict.fromkeys(self.predictor.posterior.layers, raw.layer)))
 
-    def _gaussian(self, mean: Tensor, covariance: Tensor) -> GaussianOutputs:
-        return GaussianOutputs(mean, covariance, samples=self.options.samples, seed=self.options.seed)
+    def _gaussian(self, raw: RawOutputs) -> GaussianOutputs:
+        return GaussianOutputs(raw.plain, raw.covariances, samples=self.options.samples, seed=self.options.seed)
 
 
 def free_number(likelihood: Likelihood, *, temperature: bool | None, noise: str | None) -> str:

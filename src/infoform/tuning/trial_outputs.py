@@ -19,7 +19,7 @@ from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.over_loader import outputs_under
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.raw_outputs import RawOutputs
-from infoform.tuning.combinations import combination_weights, interpolated
+from infoform.tuning.combinations import combination_weights, interpolated, neighbours
 from infoform.tuning.kept_outputs import KeptOutputs
 from infoform.tuning.scaled_networks import Halves, mixed
 from infoform.tuning.validation_data import every_nth
@@ -96,6 +96,13 @@ class TrialOutputs:
         return interpolated(
             self.precisions[place], {self.precisions[known]: raw for known, raw in self.predicted.items()}
         )
+
+    def sources(self, place: int) -> tuple[int, ...]:
+        """Return the places whose predictions `of_part` comes from."""
+        if place in self.predicted:
+            return (place,)
+        places = {self.precisions[known]: known for known in self.predicted}
+        return tuple(places[tau] for tau in neighbours(self.precisions[place], places))
 
     def predict_few(self, place: int) -> tuple[RawOutputs, Tensor]:
         """Return the outputs of a few sampled networks for all data at a τ, and the targets."""
