@@ -36,12 +36,18 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "posteriors/inf/posterior.py",
         "width = (1 + math.isqrt(1 + 8 * len(core))) // 2 | 1 → 2",
     ): "the half more is rounded down",
+    ("posteriors/inf/posterior.py", "return (u @ inner) @ v if v.shape[0]"): CHEAPER,
+    ("posteriors/inf/posterior.py", "inner = u @ (x @ v) if v.shape[1]"): CHEAPER,
     ("posteriors/inf/sampling.py", "step = min(num_rows, max(1, PART // "): AT_ONCE,
     (
         "posteriors/log_bytes.py",
         "step = (high - low) / 254 or 1e-6 | 1e-06 → 2e-06",
     ): "any step will do where all are equal",
     ("posteriors/log_bytes.py", "torch.arange(-1, 255"): MORE_ROOM,
+    (
+        "priors/base.py",
+        "if self.vectors is not None and self.values is not None: | self.vectors is not None and",
+    ): "a prior has both or none",
     ("posteriors/row_blocks.py", "step = max(1, 2**22 // "): AT_ONCE,
     ("posteriors/row_blocks.py", "step = max(1, PART // "): AT_ONCE,
     ("posteriors/row_blocks.py", ".split(PART))  # whole"): AT_ONCE,

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from dense import Reference, assert_close
 from infoform.common.matmul import ALIGNMENT
-from infoform.fitting.per_example_gradients import AT_ONCE, FEW, Gradients, OuterGradients, SharedGradients, Unfolded
+from infoform.fitting.per_example_gradients import (
+    AT_ONCE,
+    FEW,
+    Gradients,
+    OuterGradients,
+    RowGradients,
+    SharedGradients,
+    Unfolded,
+)
 
 G, A = 3, 4
 
@@ -166,3 +174,13 @@ def test_a_small_residual_of_rank_one_gradients_is_not_lost_in_rounding() -> Non
     OuterGradients(a, g).project(*basis).add_residual(residual, torch.ones(n, dtype=torch.float64))
     assert_close(residual[:, 0], g.square().T @ a[:, 0].square())
     assert not residual[:, 1:].any()
+
+
+@pytest.mark.parametrize("chosen", [[0], [1, 3], [3, 0], []])
+def test_some_examples_of_a_table_have_their_rows_and_no_others(chosen: list[int]) -> None:
+    examples, indices = torch.tensor([0, 0, 1, 3, 3, 3]), torch.tensor([2, 5, 2, 0, 5, 1])
+    values = random(6, A)
+    whole = torch.zeros(4, 6, A, dtype=torch.float64).index_put((examples, indices), values)  # (N, G, A)
+    total = torch.zeros(6, A, dtype=torch.float64)
+    RowGradients(examples, indices, values).rows(torch.tensor(chosen, dtype=torch.int64)).add_squares(total)
+    assert_close(total, whole[chosen].square().sum(0))

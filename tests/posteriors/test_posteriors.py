@@ -432,3 +432,22 @@ def test_the_exact_block_is_the_reference() -> None:
     expected = 40.0 * curvature.block + 0.7 * torch.eye(FULL_RANK, dtype=torch.float64)
     assert_close(posterior.dense(), expected, rtol=1e-9, atol=1e-9)
     assert_close(posterior.diagonal(), 40.0 * curvature.diagonal + 0.7, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("prior_rank", [0, 2])
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7)])
+def test_inf_conforms_whichever_side_of_a_layer_is_the_narrow_one(shape: tuple[int, int], prior_rank: int) -> None:
+    curvature = make_curvature(*random_gradients(examples=6, shape=shape))
+    vectors = torch.linalg.qr(torch.randn(shape[1], 2, generator=torch.Generator().manual_seed(1)).double()).Q
+    low_rank = (vectors[:, :prior_rank], torch.tensor([2.0, 0.4], dtype=torch.float64)[:prior_rank])
+    prior = LayerPrior(torch.full((shape[1],), 0.7, dtype=torch.float64), *(low_rank if prior_rank else ()))
+    for rank in (4, 21):
+        check_posterior(build("inf", curvature, prior=prior, rank=rank))
+
+
+@pytest.mark.parametrize("structure", ["full", "efb"])
+def test_a_layer_without_information_and_prior_is_fixed_and_has_no_determinant(structure: str) -> None:
+    curvature = make_curvature(*(0 * one for one in random_gradients(examples=3, shape=(G, A))))
+    posterior = build(structure, curvature, prior=LayerPrior(0.0))
+    assert float(posterior.log_det()) == 0
+    assert not posterior.transform(torch.ones(1, G, A, dtype=torch.float64)).any()
