@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from infoform.novelty.left_out import LEAST_LIMIT, MOST, MOST_BYTES, ExampleRows, LeftOut
+from infoform.novelty.left_out import LEAST_LIMIT, MOST, MOST_BYTES, MOST_PARTS, ExampleRows, LeftOut
 
 
 def read(count: int, size: int, columns: int = 1) -> tuple[LeftOut, list[int]]:
@@ -56,3 +56,10 @@ def test_a_state_goes_on() -> None:
     assert second.stride == whole.stride
     assert torch.equal(second.examples().numbers, whole.examples().numbers)
     assert torch.equal(second.examples().rows["row"], whole.examples().rows["row"])
+
+
+@pytest.mark.parametrize("size", [1, 50])
+def test_what_is_left_out_lies_in_few_tensors(size: int) -> None:
+    left, _ = read(3000, size)
+    assert left.count > MOST / 3
+    assert len(left.parts) <= MOST_PARTS

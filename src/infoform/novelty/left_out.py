@@ -17,6 +17,7 @@ from infoform.novelty.hashed_numbers import mixed
 FIRST_STRIDE = 4  # one in so many is left out of few examples
 MOST = 1000  # examples that are left out
 LEAST_LIMIT = 200  # of them, whatever bytes they take
+MOST_PARTS = 64  # tensors of single examples would take more room than their numbers
 MOST_BYTES = 64 * 2**20  # of their pooled inputs
 
 
@@ -66,6 +67,8 @@ class LeftOut:
             return chosen, []
         own = examples.select(chosen)  # copies: a loader may write over its memory
         self.parts.append(ExampleRows(own.numbers, {name: one.cpu() for name, one in own.rows.items()}))
+        if len(self.parts) > MOST_PARTS and all(one.rows.keys() == own.rows.keys() for one in self.parts):
+            self.parts = [ExampleRows.joined(self.parts)]
         return chosen, self.thin_out(limit=self.limit)
 
     def thin_out(self, *, limit: int) -> list[ExampleRows]:
