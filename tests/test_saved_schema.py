@@ -95,6 +95,7 @@ def test_an_unchanged_file_that_is_signed_again_is_loaded(saved: dict[str, Path]
         (put("novelty/head", "9"), "head of the novelty"),
         (put("novelty/layers", 3), "make no sense"),
         (put("novelty/head", "0"), "classes of the novelty of .* must have 3 columns, got 5"),
+        (put("prior/settings/strength", 1e308), "prior of layer '0' of .* must be finite"),
         (put("novelty/calibration/part_names", ["typicality", "tail"]), "parts of the novelty of .* must be of"),
         (put("num_data", 1e308), "must have a 'num_data' of at most"),
         (put("prior/settings/precision", {"0": 1.0}), "a value for each layer, got none for '2'"),
@@ -169,6 +170,22 @@ def test_inputs_that_the_prior_needs_and_are_not_whole_are_refused(
         return
     with pytest.raises(infoform.BadFileError, match=r"layer '2'|make no sense"):
         load_changed(tmp_path / "saved", change, tmp_path / "file")
+
+
+@pytest.mark.parametrize("part", ["diagonal", "values"])
+def test_inputs_with_negative_squares_are_refused(part: str, saved: dict[str, Path], tmp_path: Path) -> None:
+    def change(tensors: Tensors, _: Plain) -> None:
+        tensors[f"inputs/2/{part}"] = -tensors[f"inputs/2/{part}"]
+
+    with pytest.raises(infoform.BadFileError, match=r"inputs of layer '2' .* squares that are not negative"):
+        load_changed(saved["inf"], change, tmp_path / "file")
+
+
+def test_a_regression_without_noise_is_refused(tmp_path: Path) -> None:
+    laplace = infoform.Laplace(make_model(), "regression")
+    laplace.fit([(torch.randn(6, 3), torch.randn(6, 2))], progress=False).save(tmp_path / "saved")
+    with pytest.raises(infoform.BadFileError, match="must have the noise of its likelihood"):
+        load_changed(tmp_path / "saved", put("noise", None), tmp_path / "file")
 
 
 def test_a_temperature_of_a_likelihood_that_has_none_is_refused(tmp_path: Path) -> None:

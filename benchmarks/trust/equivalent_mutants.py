@@ -23,6 +23,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "if a.positions is not None and b.positions is not None:",
     ): "both fits have asked for the same",
     ("fitting/per_example_gradients/outer.py", ".split(AT_ONCE)"): AT_ONCE,
+    ("fitting/per_example_gradients/shared.py", "return selected(x[0], chosen).unsqueeze(0) if len(x) == 1"): CHEAPER,
     ("posteriors/batched_sampling.py", "most = max(1, LARGEST // (rows * columns))"): AT_ONCE,
     ("posteriors/full.py", "step = max(1, SCRATCH // "): AT_ONCE,
     (
@@ -48,6 +49,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "priors/base.py",
         "if self.vectors is not None and self.values is not None: | self.vectors is not None and",
     ): "a prior has both or none",
+    ("posteriors/row_blocks.py", "if self.stiffness > STIFF_GRAM: | self.stiffness > STIFF_GRAM"): CHEAPER,
     ("posteriors/row_blocks.py", "step = max(1, 2**22 // "): AT_ONCE,
     ("posteriors/row_blocks.py", "step = max(1, PART // "): AT_ONCE,
     ("posteriors/row_blocks.py", ".split(PART))  # whole"): AT_ONCE,

@@ -123,6 +123,8 @@ def _end(attempt: Callable[[], Callable[[], None]]) -> str:
         except Hung:
             return "hung"
         except Exception as error:
+            if isinstance(error, ValueError) and "give a prior_precision above 0" in str(error):
+                return "refused"  # a prior of 0 is no mistake of the file; where it is used it may be one
             return f"absurd: {type(error).__name__}: {str(error)[:100]}"
     return "harmless"
 

@@ -993,6 +993,8 @@ class Laplace:
             settings = archive.settings
             check_contents(tensors, found, settings, archive.prior, model, path)
             check_built(archive.layers, model, path)
+            if archive.noise is None and archive.likelihood.takes_noise:
+                raise ValueError(f"'{path}' must have the noise of its likelihood, got none; save it again.")
             # those of the file: flags of parameters may be others now
             names = [escape(name) for name in (*archive.layers, *archive.fit.unreached)]
             laplace = cls(model, archive.likelihood, structure=settings.structure, prior=archive.prior, layers=names)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from infoform.common.bad_files import BadFileError
 from infoform.common.files import under
 from infoform.common.json_values import NotThisRecord, from_json
+from infoform.curvature.input_spectrum import InputSpectrum
 from infoform.likelihoods import DataSummary
 from infoform.network.coverage import find_layers
 from infoform.network.last_layer import LAST
@@ -22,8 +23,7 @@ from infoform.network.selection import ALL
 from infoform.novelty.parts import PARTS
 from infoform.options import Settings
 from infoform.posteriors import LayerPosterior, structure_for
-from infoform.priors import Prior
-from infoform.priors.precision import layer_precision
+from infoform.priors import LayerPrior, Prior
 
 GAUSSIAN = {  # of novelty
     "counts": "C",
@@ -141,10 +141,19 @@ def check_contents(
         needed = prior.needs_inputs and not diagonal and name not in found.curvature
         if known.keys() != SPECTRUM.keys() and (known or needed):
             raise BadFileError(f"{what} must have what the prior knows of its inputs; save it again.")
-        if isinstance(prior.precision, dict):
-            layer_precision(prior.precision, name)
+        if known and (bool((known["diagonal"] < 0).any()) or bool((known["values"] < 0).any())):
+            raise BadFileError(f"the inputs of {what} must have squares that are not negative; save it again.")
+        if known or not needed:
+            inputs = InputSpectrum(**known) if prior.needs_inputs and known else None
+            _check_prior(prior.layer(name, num_data=found.num_data, inputs=inputs), what)
     if found.novelty is not None:
         _check_novelty(under(tensors, "novelty/"), found.novelty, path)
+
+
+def _check_prior(prior: LayerPrior, what: str) -> None:
+    for one in (prior.precision, prior.values):
+        if one is not None and not bool(torch.as_tensor(one).isfinite().all()):
+            raise BadFileError(f"the prior of {what} must be finite; save it again.")
 
 
 def frozen_layers(model: nn.Module, settings: Settings, covered: Collection[str]) -> list[str]:
