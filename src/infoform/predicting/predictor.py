@@ -24,6 +24,7 @@ from infoform.network.private_copy import PrivateCopies
 from infoform.novelty.scorer import NoveltyScorer
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.checks import PredictionChecks
+from infoform.predicting.implicit_outputs import PART_BYTES
 from infoform.predicting.kinds import (
     ASKED,
     AUTO,
@@ -43,7 +44,7 @@ from infoform.predicting.sampled_networks import SampledNetworks
 from infoform.prediction import Novelty, Prediction, join_predictions, join_targets, select_examples
 
 EXAMPLES = 1024  # whose covariances are found at a time, where there are few outputs
-PART_BYTES = 16 * 2**20  # of drawn outputs and of their covariances held at a time, where there are many outputs
+
 COVARIANCE_BYTES = 32 * 2**20  # of covariances in float64 held at a time
 __all__ = ["KINDS", "PredictOptions", "Predictor"]
 
@@ -313,26 +314,6 @@ class Predictor:
     def is_implicit(self) -> bool:
         """Whether covariances are so large that they are found anew from the last layer's inputs when needed."""
         return self._may_be_last and (self.num_outputs or 0) > MANY_OUTPUTS
-
-    def answers(self, raw: RawOutputs, options: PredictOptions) -> Tensor:  # -> (N, C)
-        """Return the probabilities of many outputs of a last layer at the temperature of this predictor.
-
-        Args:
-            raw: outputs with the inputs and the posterior of the last layer.
-            options: how to predict.
-        """
-        assert raw.inputs is not None
-        assert raw.layer is not None
-        layer, parts = raw.layer, []
-        each = (options.samples + layer.output_width) * raw.plain.shape[1] * layer.dtype.itemsize
-        size = max(1, PART_BYTES // each)
-        for plain, inputs in zip(raw.plain.split(size), raw.inputs.split(size), strict=True):
-            covariance = layer.output_covariance(inputs.to(layer.device, layer.dtype))
-            mean = plain.to(layer.device, layer.dtype)
-            gaussian = GaussianOutputs(mean, covariance, samples=options.samples, seed=options.seed)
-            scaled = gaussian.at_temperature(self.temperature)
-            parts.append(self.likelihood.answers_from_gaussian(scaled, link=options.link).to(plain))
-        return torch.cat(parts)
 
     def _from_gaussian(
         self, raw: RawOutputs, covariance: Tensor | OutputCovariance, options: PredictOptions, *, noise: float | None

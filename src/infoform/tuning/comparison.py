@@ -79,12 +79,17 @@ class Comparison:
         """Return all trials on the part, which is predicted at every τ where the choice may fall."""
         count, roughly = len(self.outputs.precisions), not self.outputs.is_whole
         known: dict[tuple[int, tuple[int, ...]], Profile] = {}  # by place and what its outputs come from
+        implicit = self.outputs.predictor.is_implicit  # then a temperature costs much, and neighbours' are alike
+        last: Profile | None = None
         for _ in range(REFINEMENTS):
             keys = [(place, self.outputs.sources(place)) for place in range(count)]
             for key in keys:
                 if key not in known:
-                    raw = self.outputs.of_part(key[0])
-                    known[key] = self.scorer.profile(raw, self.part_targets, roughly=roughly, plain=plain)
+                    raw, beside = self.outputs.of_part(key[0]), None
+                    if implicit and last is not None and last.terms is not None:
+                        beside = last.value
+                    last = self.scorer.profile(raw, self.part_targets, near=beside, roughly=roughly, plain=plain)
+                    known[key] = last
             profiles = [known[key] for key in keys]
             best = min(range(count), key=lambda place: profiles[place].score)
             chosen = self._choice(profiles, plain, examples=self.outputs.examples)

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from infoform.likelihoods import Likelihood
+from infoform.predicting.implicit_outputs import held_at_once
 from infoform.predicting.raw_outputs import RawOutputs
+from infoform.prediction import select_examples
 from infoform.tuning.choice import Scored
 from infoform.tuning.losses import SCORES, TERMS, Answers, Terms, accuracy_terms, with_one_mistake
 from infoform.tuning.search import OBJECTIVES, Trial
@@ -78,6 +80,10 @@ class Scorer:
         """
         if not _is_finite(raw):
             return Profile(raw, 1.0, None)
+        some = None if self._has_own_scores else held_at_once(raw, self.spread.options)
+        if value is None and some is not None:  # the temperature is searched on as many examples as can be held
+            part = self.profile(select_examples(raw, some), targets[some], near=near, roughly=roughly, plain=plain)
+            value = part.value
         answers_at = None if self._has_own_scores else self.spread.over(raw)  # what all values share is computed once
         terms_of = self._by_example(raw, self._terms_of(raw, targets))
         terms_at = self._own_terms(raw, targets) if answers_at is None else lambda one: terms_of(answers_at(one))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from infoform.likelihoods import GaussianOutputs, Likelihood
 from infoform.posteriors.network_posterior import Posterior
+from infoform.predicting.implicit_outputs import answers_at_temperatures
 from infoform.predicting.predictor import PredictOptions, Predictor
 from infoform.predicting.raw_outputs import RawOutputs
 from infoform.prediction import Prediction
@@ -39,7 +40,8 @@ class Spread:
             at = likelihood.answers_at_temperatures(raw.samples)
             return lambda value: Answers(at(value))
         if raw.covariance is None:
-            return lambda value: Answers(replace(self.predictor, temperature=value).answers(raw, self.options))
+            implicit = answers_at_temperatures(raw, likelihood, self.options)
+            return lambda value: Answers(implicit(value))
         gaussian, link = self._gaussian(raw), self.options.link
         if link == "mc":
             at = likelihood.answers_at_temperatures(gaussian.draw())
