@@ -2,7 +2,8 @@
 
 Of two validation photographs a class one is for fitting and tuning, the other for testing. Of the first ones every
 fifth is held out of the fit: on these τ, N and the temperature are chosen; test photographs and paintings choose
-nothing. A piece is `fit` or a method (method.py): `plain`, `temperature`, `swag`, or a Laplace posterior, tuned by
+nothing. A piece is `fit` or a method (method.py): `plain`, `temperature`, `last-layer` (a posterior of the last layer,
+by `Laplace.tune` with its defaults), `swag`, or a Laplace posterior, tuned by
 
 search       the paper's: random pairs (N, τ), here by NLL and by successive halving
 validation   τ alone, by NLL, with N the number of images that the network was trained on
@@ -21,7 +22,7 @@ from typing import Any
 from infoform.experiments.base import Experiment
 from infoform.experiments.imagenet import charts as imagenet_charts
 from infoform.experiments.imagenet import page as imagenet_page
-from infoform.experiments.imagenet.run import UNSEARCHED, ImageNetSettings, Run
+from infoform.experiments.imagenet.run import LAST_LAYER, UNSEARCHED, ImageNetSettings, Run
 from infoform.experiments.method import Method
 from infoform.records.study_result import Result
 
@@ -44,7 +45,7 @@ class ImageNet(Experiment[ImageNetSettings]):
                 unknown=25,
                 samples=3,
                 linear_samples=2,
-                methods=("diag isotropic mc search", *UNSEARCHED, "swag"),
+                methods=(LAST_LAYER, "diag isotropic mc search", *UNSEARCHED, "swag"),
                 pairs=6,
                 pair_samples=2,
                 tuning_samples=2,
@@ -70,6 +71,7 @@ class ImageNet(Experiment[ImageNetSettings]):
             "fit": run.fit_piece,
             "plain": run.plain_piece,
             "temperature": run.temperature_piece,
+            LAST_LAYER: run.last_layer_piece,
             "swag": run.swag_piece,
         }
         return run.laplace_piece(method) if method.is_laplace else table[method.name]()

@@ -7,6 +7,7 @@ from typing import Any
 from infoform.data.photographs import SHORT_SIDE
 from infoform.experiments.classification.page import COLUMNS, NAMES, title, tuning_of
 from infoform.experiments.imagenet.networks import NETWORKS
+from infoform.experiments.imagenet.run import LAST_LAYER
 from infoform.experiments.method import Method
 from infoform.pages.markdown import table
 from infoform.pages.numbers import count_of
@@ -99,8 +100,26 @@ def _remarks(rows: Mapping[str, Row], result: Result) -> Values:
     return {
         "temperature": f"{temperature:.2f}" if temperature < UNSURE else None,
         "clipped": None if clipped is None else f"{clipped:.0%}",
+        **_of_last_layer(rows),
         "too_wide": ", ".join(map(_title, wide)) or None,
         "not_finite": ", ".join(f"{_title(method)} {share:.1%}" for method, share in lost.items()) or None,
+    }
+
+
+def _of_last_layer(rows: Mapping[str, Row]) -> Values:
+    row = rows.get(LAST_LAYER)
+    if row is None:
+        return dict.fromkeys(
+            ("last_nll", "last_difference", "last_ends", "last_entropy", "last_novelty", "last_alarms")
+        )
+    difference, low, high = row["to_temperature"]
+    return {
+        "last_nll": f"{row['nll']:.4f}",
+        "last_difference": f"{difference:+.4f}",
+        "last_ends": f"{low:+.4f} to {high:+.4f}",
+        "last_entropy": f"{row['auroc']:.3f}",
+        "last_novelty": f"{row['auroc_novelty']:.3f}",
+        "last_alarms": f"{row['false_alarms']:.1%}",
     }
 
 
@@ -113,7 +132,8 @@ def _table(rows: Mapping[str, Row]) -> str | None:
         if "prior_precision" in row:
             picked = f"τ {row['prior_precision']:.3g}, N {row['num_data']:.3g}"
         if "temperature" in row:
-            picked = f"T {row['temperature']:.3f}"
+            own = f"T {row['temperature']:.3f}"
+            picked = own if picked == "–" else f"{picked}, {own}"
         cells.append([_title(method), *numbers, unknown, picked])
     return table(["", *COLUMNS, "entropy, unknown", "chosen"], cells) if cells else None
 
@@ -126,9 +146,11 @@ def _verdict(rows: Mapping[str, Row]) -> str:
         better = [
             (row[measure] > plain[measure]) == largest and row[measure] != plain[measure] for row in tuned.values()
         ]
-        values = [f"{row[measure]:.4f}" for row in (plain, rows["temperature"], tuned[best])]
+        own = [rows[name] for name in ("plain", "temperature", LAST_LAYER) if name in rows]
+        values = [f"{row[measure]:.4f}" for row in (*own, tuned[best])]
         lines.append([name, *values, _title(best), count_of(better)])
-    header = ["", "plain network", "temperature scaling", "best posterior", "which is", "better than plain"]
+    last = ["last layer, with T"] if LAST_LAYER in rows else []
+    header = ["", "plain network", "temperature scaling", *last, "best by `mc`", "which is", "better than plain"]
     return table(header, lines)
 
 
@@ -143,4 +165,6 @@ def _kind(method: str) -> str | None:
 
 
 def _title(method: str) -> str:
+    if method == LAST_LAYER:
+        return "last layer, with a temperature"
     return "temperature scaling" if method == "temperature" else NAMES.get(method) or title(method)

@@ -1,7 +1,7 @@
 """`imagenet` with ResNet-50, whose every forward pass costs some hundred of MobileNet's: half of all pictures."""
 
 from infoform.experiments.imagenet.experiment import ImageNet
-from infoform.experiments.imagenet.run import SEARCHED, ImageNetSettings
+from infoform.experiments.imagenet.run import LAST_LAYER, SEARCHED, ImageNetSettings
 
 EXPERIMENT = ImageNet(
     name="imagenet-resnet50",
@@ -12,7 +12,11 @@ EXPERIMENT = ImageNet(
         test=500,
         unknown=250,
         samples=10,
-        methods=(*(key for key in SEARCHED if key != "inf isotropic mc search"), "inf activation mc evidence"),
+        methods=(
+            LAST_LAYER,
+            *(key for key in SEARCHED if key != "inf isotropic mc search"),
+            "inf activation mc evidence",
+        ),
         autocast="bfloat16",  # .05 s a picture on one core, for .11
     ),
 )

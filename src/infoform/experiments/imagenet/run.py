@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import infoform
 from infoform.baselines import SWAG
+from infoform.comparing.bootstrap import INSIDE, resampled_counts
 from infoform.data import imagenet, paintings
 from infoform.experiments.base import Settings, choosing_pieces
 from infoform.experiments.classification.measures import measures
@@ -21,8 +22,10 @@ from infoform.experiments.imagenet.sampling import picture_batches, plain_output
 from infoform.experiments.method import Method
 from infoform.experiments.networks.training import Shuffled
 from infoform.likelihoods import get_likelihood
+from infoform.metrics import ood
 from infoform.prediction import Prediction
 from infoform.priors import get_prior
+from infoform.tuning.losses import Answers, nll_terms
 from infoform.tuning.temperature import best_temperature
 
 SEARCHED = (
@@ -33,14 +36,18 @@ SEARCHED = (
     "inf isotropic mc search",
     "efb-paper isotropic mc search",
 )
+LAST_LAYER = "last-layer"  # the only posterior here with a temperature, and with the novelty of inputs
 UNSEARCHED = (
     "inf activation mc validation",
     "inf activation linear-mc validation",
     "inf activation mc evidence",
     "kfac isotropic mc evidence",
 )
+BATCH = 8  # pictures
+FALSE_ALARMS = 0.05
 HELD_OUT = 5  # every fifth image of the first ones
 PRECISIONS, TRIALS, EXACT_TRIALS = (1e-6, 1e8), 57, 4  # of τ alone: quarter decades
+RESAMPLES = 2000  # of the test pictures, for intervals
 WORST = 1e12  # in place of a score that is not finite: JSON has no infinity
 
 
@@ -54,7 +61,7 @@ class ImageNetSettings(Settings):
     unknown: int = 500  # paintings
     samples: int = 30  # networks of a prediction by `mc`
     linear_samples: int = 5  # by `linear-mc`, each of which costs three times as much
-    methods: tuple[str, ...] = choosing_pieces((*SEARCHED, *UNSEARCHED, "swag"))  # keys
+    methods: tuple[str, ...] = choosing_pieces((LAST_LAYER, *SEARCHED, *UNSEARCHED, "swag"))  # keys
     statistics: str = "all"  # "needed": those of `inf` and `diag` alone
     search: str = "halving"  # how pairs (N, τ) are searched, as in `Laplace.tune`
     pairs: int = 100
@@ -161,10 +168,53 @@ class Run:
 
     def temperature_piece(self) -> dict[str, Any]:
         """Return the measures of the network with scaled logits, and the temperature."""
-        x, y = self.pictures.held_out
-        logits = plain_outputs(self.model, x).double()
-        temperature = best_temperature(lambda value: float(functional.cross_entropy(logits / value, y)))
+        temperature = self._best_temperature()
         return {**self._single(self.model, temperature), "temperature": temperature}
+
+    def last_layer_piece(self) -> dict[str, Any]:
+        """Return the measures of a posterior of the last layer with a temperature, and of novelty, from one pass."""
+        s = self.settings
+        laplace = infoform.Laplace(
+            self.model,
+            "classification",
+            layers="last",
+            structure=infoform.Inf(rank=s.rank),
+            prior=infoform.Activation(rank=s.prior_rank),
+            seed=s.seed,
+        )
+        begun = time.process_time()
+        laplace.fit(picture_batches(*self.pictures.fit), progress=False)
+        fitted = time.process_time()
+        laplace.tune(picture_batches(*self.pictures.held_out), num_data=s.training_images, progress=False)
+        tuned = time.process_time()
+        test, classes = self.pictures.test
+        known, unknown = (
+            laplace.predict_loader(list(x.split(BATCH)), progress=False)[0] for x in (test, self.pictures.unknown)
+        )
+        assert known.novelty is not None
+        assert unknown.novelty is not None
+        seconds = {"fit": fitted - begun, "tune": tuned - fitted, "predict": time.process_time() - tuned}
+        return {
+            **measures(known, classes, unknown),
+            "prior_precision": laplace.prior_precision,
+            "num_data": laplace.num_data,
+            "temperature": laplace.temperature,
+            "note": laplace.tuning_note,
+            "auroc_novelty": ood(known.novelty.double(), unknown.novelty.double())["auroc"],
+            "false_alarms": float(known.novel(false_alarms=FALSE_ALARMS).double().mean()),
+            "to_temperature": self._to_temperature(known, classes),
+            "cpu_seconds": seconds,
+        }
+
+    def _to_temperature(self, known: Prediction, classes: Tensor) -> list[float]:
+        """Return by how much the NLL is above that of temperature scaling, and the ends of its 95 % interval."""
+        temperature = self._best_temperature()
+        scaled = self._prediction(plain_outputs(self.model, self.pictures.test[0])[None] / temperature)
+        losses = [nll_terms(Answers.of(one), classes).values for one in (known, scaled)]
+        difference = (losses[0] - losses[1]).mean(1)
+        counts = torch.cat(list(resampled_counts(len(difference), resamples=RESAMPLES, seed=self.settings.seed)))
+        ends = torch.quantile(counts.double() @ difference / len(difference), torch.tensor(INSIDE).double())
+        return [float(difference.mean()), *map(float, ends)]
 
     def swag_piece(self) -> dict[str, Any]:
         """Fine-tune on the few images of the fit; return the measures of SWAG, and under "swa" those of its mean."""
@@ -242,6 +292,11 @@ class Run:
             [number, trial.num_data, trial.prior_precision, score]
             for number, (score, trial) in zip(rounds, trials, strict=True)
         ]
+
+    def _best_temperature(self) -> float:
+        x, y = self.pictures.held_out
+        logits = plain_outputs(self.model, x).double()
+        return best_temperature(lambda value: float(functional.cross_entropy(logits / value, y)))
 
     def _single(self, network: nn.Module, temperature: float = 1.0) -> dict[str, Any]:
         test, classes = self.pictures.test
