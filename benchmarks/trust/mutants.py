@@ -1,6 +1,7 @@
 """Mutants of a file: the same source with one operator, comparison, number or condition changed."""
 
 import ast
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +26,18 @@ class Mutant:
     code: str = ""  # the line as it was
     lines: tuple[int, int] = (0, 0)  # of the statement that holds the change, the first and the last; of its head, if
     # the statement holds others
+    number: int = 1  # among the same changes of the same line
 
     @property
     def key(self) -> str:
-        return f"{self.file}:{self.line}: {self.change}"
+        return f"{self.file}:{self.line}: {self.change}" + (f" ({self.number})" if self.number > 1 else "")
 
 
 def mutants_of(root: Path, file: Path) -> list[Mutant]:
     """Return all mutants of a file; annotations, docstrings, messages and class variables in capitals stay."""
     text = file.read_text(encoding="utf-8")
-    found = []
+    found: list[Mutant] = []
+    same: Counter[tuple[int, str]] = Counter()
     statements = _statements(ast.parse(text))
     for place in range(len(_places(ast.parse(text)))):
         tree = ast.parse(text)
@@ -45,7 +48,9 @@ def mutants_of(root: Path, file: Path) -> list[Mutant]:
         lines = min((one for one in statements if one[0] <= line <= one[1]), key=lambda one: one[1] - one[0])
         change = f"{before} → {ast.unparse(node)}"
         code = text.splitlines()[line - 1].strip()
-        found.append(Mutant(str(file.relative_to(root)), line, change, ast.unparse(tree), code, lines))
+        same[line, change] += 1
+        number = same[line, change]
+        found.append(Mutant(str(file.relative_to(root)), line, change, ast.unparse(tree), code, lines, number))
     return found
 
 

@@ -49,6 +49,13 @@ def test_every_mutant_differs_from_the_source_and_is_python(tmp_path: Path) -> N
         compile(mutant.source, "area.py", "exec")
 
 
+def test_every_mutant_has_a_key_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "area.py").write_text("def area(x):\n    return (x + 1) * (x + 1)\n")
+    keys = [one.key for one in mutants_of(tmp_path, tmp_path / "area.py")]
+    assert len(keys) == len(set(keys)) == 5
+    assert "area.py:2: 1 → 2 (2)" in keys
+
+
 def test_the_rooms_of_mutants_have_files_and_tests() -> None:
     assert set(room_of_files().values()) == set(ROOMS)
     assert all(list(PACKAGE.glob(pattern)) for patterns in ROOMS.values() for pattern in patterns)
