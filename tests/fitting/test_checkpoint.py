@@ -356,6 +356,7 @@ def test_a_signed_checkpoint_without_one_of_its_tensors_is_refused(how: str, bef
         ("first/called", "0", "'progress.called' must be a list"),
         ("summary/counts", {"0": {}}, "'summary.counts.0' must be a number"),
         ("summary/num_outputs", 1e-308, "'summary.num_outputs' must be a whole number"),
+        ("first", {}, "a first pass that is over has read at least one example"),
         ("summary/num_outputs", 0, "at least one example with one output"),
         ("pass/progress/marks", 3, "'progress.marks' must be a list"),
     ],

@@ -138,6 +138,8 @@ class FitState:
         self.first = None if values["first"] is None else PassProgress.restored(values["first"])
         self.odd = {} if self.first is None else dict(self.first.odd)
         self.summary = None if values["summary"] is None else from_json(DataSummary, values["summary"], "summary")
+        if self.first is not None and min(self.first.batches, self.first.examples) < 1:
+            raise ValueError("a first pass that is over has read at least one example.")
         if self.summary is not None and min(self.summary.num_examples, self.summary.num_outputs) < 1:
             raise ValueError("a pass that is over has read at least one example with one output.")
         if "selection" in values:
