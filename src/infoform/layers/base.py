@@ -6,6 +6,7 @@
 The bias, where there is one, is the last column of the matrix, and its input is 1.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -13,7 +14,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from infoform.common.exporting import split_unless_exporting
 from infoform.common.float64 import in_double
 
 POOLED_AT_ONCE = 2**18  # numbers whose squares are held at a time
@@ -251,27 +251,32 @@ def pool_positions(x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # (N, S
     """
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
     if mask is None or mask.shape != x.shape[:2]:
-        return _pooled_in_runs(x)
+        # torch sums by halves, so that no digit is lost; other runtimes one number after the other
+        return _pooled_in_runs(x) if torch.compiler.is_exporting() else _pooled(x)
     kept = mask.to(x).unsqueeze(2)
     count = in_double(kept.sum(1).clamp_min(1))
     x = x * kept
     return torch.cat([in_double(x).sum(1) / count, (in_double(x).square().sum(1) / count).sqrt()], dim=1)
 
 
+def _pooled(x: Tensor) -> Tensor:  # (N, S, A) -> (N, 2 * A)
+    """Return mean and root mean square, in parts that stay in the cache where positions lie apart."""
+    if x.numel() == 0 or x.stride(1) == 1:
+        norm = torch.linalg.vector_norm(x, dim=1)
+        return torch.cat([in_double(x.mean(1)), in_double(norm) / math.sqrt(x.shape[1] or 1)], dim=1)
+    parts = x.split(max(1, POOLED_AT_ONCE // (x.shape[1] * x.shape[2])))
+    squares = torch.cat([one.square().mean(1) for one in parts])
+    return torch.cat([in_double(x.mean(1)), in_double(squares).sqrt()], dim=1)
+
+
 def _pooled_in_runs(x: Tensor) -> Tensor:  # (N, S, A) -> (N, 2 * A)
-    """Return mean and root mean square, summed over runs of positions in the dtype of x, and over runs in float64.
+    """Return the same, summed over runs of positions in the dtype of x, and over runs in float64.
 
     The two depend on each other so closely, of images above all, that the seventh digit of a long sum in float32 tells.
     """
-    if x.numel() == 0:
-        return in_double(x.new_zeros(x.shape[0], 2 * x.shape[2]))
     runs = x.unflatten(1, (-1, _run_length(x.shape[1])))  # (N, S / R, R, A)
-    at_once = max(1, POOLED_AT_ONCE // (x.shape[1] * x.shape[2]))  # squares that stay in the cache
-    means, squares = [], []
-    for part in split_unless_exporting(runs, at_once):
-        means.append(in_double(part.mean(2)).mean(1))
-        squares.append(in_double(part.square().mean(2)).mean(1))
-    return torch.cat([torch.cat(means), torch.cat(squares).sqrt()], dim=1)
+    means, squares = (in_double(one.mean(2)).mean(1) for one in (runs, runs.square()))
+    return torch.cat([means, squares.sqrt()], dim=1)
 
 
 def _run_length(positions: int) -> int:

@@ -67,15 +67,18 @@ class SparseGaussian:
         """Return log(d² / D) of the nearest class; infinite where a number is not finite."""
         x = in_double(x)
         form = self._form(x.device)
-        stored = self if torch.compiler.is_exporting() else form  # an exported file keeps the bytes
         # z = R^(-1/2) y, so that d² = |z|² − |Mᵀ Fᵀ R^(-1/2) z|²
         z = torch.addcmul(form.offset, x, form.slope)
-        rest = z * form.root  # R⁻¹ y
-        along = rest @ stored.factor.to(x) @ form.mixing  # (N, K)
+        if torch.compiler.is_exporting():  # a file keeps the bytes
+            rest = z * form.root  # R⁻¹ y
+            along, inner = rest @ self.factor.to(x) @ form.mixing, rest @ self.directions.to(x).T
+            places = self.places.to(x)
+        else:
+            along, inner, places = z @ form.update, z @ form.inward.T, form.places  # (N, K), (N, r), (C, r)
         squared = torch.linalg.vector_norm(z, dim=1).square_() - torch.linalg.vector_norm(along, dim=1).square_()
         if len(form.class_squares) > 1:
-            inner = rest @ stored.directions.to(x).T - along @ form.along_directions.T  # (N, r)
-            squared = squared + (form.class_squares - 2 * inner @ stored.places.to(x).T).amin(1)
+            inner = inner - along @ form.along_directions.T
+            squared = squared + (form.class_squares - 2 * inner @ places.T).amin(1)
         least = 1e-12 * x.shape[1]
         logs: Tensor = (squared.clamp_min(least) / x.shape[1]).log()
         return logs.nan_to_num(nan=math.inf, posinf=math.inf)
@@ -116,11 +119,11 @@ class _DistanceForm:
     offset: Tensor  # (D,): minus the mean times that
     root: Tensor  # (D,): R^(-1/2)
     mixing: Tensor  # (K, K): what turns the bytes of F into F M
+    update: Tensor  # R^(-1/2) F M (D, K)
+    inward: Tensor  # Q R^(-1/2) (r, D)
     along_directions: Tensor  # Q R⁻¹ F M (r, K)
     class_squares: Tensor  # (C,): of P_c Q
-    factor: Tensor  # the bytes of F (D, K)
     places: Tensor  # P (C, r)
-    directions: Tensor  # Q (r, D)
 
     @classmethod
     def of(cls, one: SparseGaussian, device: torch.device) -> "_DistanceForm":
@@ -129,13 +132,13 @@ class _DistanceForm:
         core = torch.eye(loadings.shape[1], dtype=torch.float64) + loadings.T @ loadings
         lower = torch.linalg.cholesky(core)
         mixing = torch.linalg.solve_triangular(lower, one.scale.double().diag(), upper=False).T
-        places, directions = one.places.double(), one.directions.double() * root
-        along = torch.linalg.solve_triangular(lower, loadings.T @ directions.T, upper=False).T
-        squares = ((places @ (directions @ directions.T - along @ along.T)) * places).sum(1)
+        places, inward = one.places.double(), one.directions.double() * root
+        update = torch.linalg.solve_triangular(lower, loadings.T, upper=False).T
+        along = inward @ update
+        squares = ((places @ (inward @ inward.T - along @ along.T)) * places).sum(1)
         squares = squares.masked_fill(one.counts == 0, math.inf)  # a class without examples has no mean
         slope = root / one.deviation.double()
-        large = (one.factor.double(), places, one.directions.double())
-        found = (slope, -one.mean.double() * slope, root, mixing, along, squares, *large)
+        found = (slope, -one.mean.double() * slope, root, mixing, update, inward, along, squares, places)
         return cls(*(part.to(device).contiguous() for part in found))
 
 
