@@ -409,5 +409,5 @@ def test_parameters_without_a_posterior_are_told_in_the_words_of_the_command(hom
         "from torch import nn\n\ndef net():\n    return nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))\n"
     )
     told = ("-m", "normed.py:net", *TREES, "--quiet")
-    assert "\nheld fixed by default; --layers all gives it an exact diagonal\n" in succeed("fit", "a", *told).stdout
-    assert "held fixed: not selected by --layers\n" in succeed("fit", "b", *told, "--layers", "1").stdout
+    assert ": held fixed by default; --layers all gives it an exact diagonal\n" in succeed("fit", "a", *told).stdout
+    assert ": held fixed, not selected by --layers\n" in succeed("fit", "b", *told, "--layers", "1").stdout

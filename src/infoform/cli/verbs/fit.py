@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PRIOR_OPTIONS = ("prior", "prior_strength", "prior_precision")
 LIKELIHOOD = "classification"  # where --likelihood is not given
 SHOWN = 12  # classes
+NAMED = 4  # parameters that are held fixed for the same reason
 SMALL = 64 * 2**20  # bytes of a curvature that is saved without being asked for
 
 
@@ -345,7 +346,9 @@ def _show(result: FitResult, console: "Console") -> None:
         )
     for reason in sorted({row.reason for row in fixed}):
         told = reason.replace('layers="all"', "--layers all").replace("layers=", "--layers")
-        console.print(told if told.startswith("held fixed") else f"held fixed: {told}", markup=False)
+        names = [row.parameter for row in fixed if row.reason == reason]
+        shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+        console.print(f"{shown}: {told if told.startswith('held fixed') else f'held fixed, {told}'}", markup=False)
     if result.training_scores:
         scores = ", ".join(f"{name} {_score(name, value)}" for name, value in result.training_scores.items())
         console.print(f"the network alone on these data: {scores}.")
