@@ -37,7 +37,13 @@ SHORT = (  # methods that a reader looks for first
     PAPERS_INF,
     "ensemble",
 )
-NAMES = {"mc-dropout": "MC dropout", "plain": "plain network", "swa": "SWA", "swag": "SWAG"}
+NAMES = {
+    "last-layer": "last layer, with a temperature",
+    "mc-dropout": "MC dropout",
+    "plain": "plain network",
+    "swa": "SWA",
+    "swag": "SWAG",
+}
 
 
 def body(name: str, result: Result, *, paper: Mapping[str, tuple[float, float]], targets: Sequence[Target]) -> str:

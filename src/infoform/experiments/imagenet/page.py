@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Any
 
+from infoform.comparing.bootstrap import INSIDE
 from infoform.data.photographs import SHORT_SIDE
 from infoform.experiments.classification.page import COLUMNS, NAMES, title, tuning_of
 from infoform.experiments.imagenet.networks import NETWORKS
-from infoform.experiments.imagenet.run import LAST_LAYER
+from infoform.experiments.imagenet.run import FALSE_ALARMS, LAST_LAYER
 from infoform.experiments.method import Method
 from infoform.pages.markdown import table
 from infoform.pages.numbers import count_of
@@ -21,6 +22,9 @@ UNSURE = 0.95  # temperatures below which a network is less sure than it is righ
 RUINED = 0.1  # accuracy that a posterior loses where it is too wide
 AUROC_ERROR = 0.02
 ALL_IMAGES = 50_000  # of ImageNet's validation part
+LAST_VALUES = tuple(
+    f"last_{name}" for name in ("nll", "difference", "ends", "level", "entropy", "novelty", "alarms", "expected")
+)  # of the last layer
 NORM_IMAGES = 320  # of a fit, for SWAG's batch norms
 
 
@@ -113,14 +117,17 @@ def _of_last_layer(rows: Mapping[str, Row]) -> Values:
             ("last_nll", "last_difference", "last_ends", "last_entropy", "last_novelty", "last_alarms")
         )
     difference, low, high = row["to_temperature"]
-    return {
-        "last_nll": f"{row['nll']:.4f}",
-        "last_difference": f"{difference:+.4f}",
-        "last_ends": f"{low:+.4f} to {high:+.4f}",
-        "last_entropy": f"{row['auroc']:.3f}",
-        "last_novelty": f"{row['auroc_novelty']:.3f}",
-        "last_alarms": f"{row['false_alarms']:.1%}",
-    }
+    values = (
+        f"{row['nll']:.4f}",
+        f"{difference:+.4f}",
+        f"{low:+.4f} to {high:+.4f}",
+        f"{INSIDE[1] - INSIDE[0]:.0%}",
+        f"{row['auroc']:.3f}",
+        f"{row['auroc_novelty']:.3f}",
+        f"{row['false_alarms']:.1%}",
+        f"{FALSE_ALARMS:.0%}",
+    )
+    return dict(zip(LAST_VALUES, values, strict=True))
 
 
 def _table(rows: Mapping[str, Row]) -> str | None:
@@ -165,6 +172,4 @@ def _kind(method: str) -> str | None:
 
 
 def _title(method: str) -> str:
-    if method == LAST_LAYER:
-        return "last layer, with a temperature"
     return "temperature scaling" if method == "temperature" else NAMES.get(method) or title(method)
