@@ -113,9 +113,7 @@ def _remarks(rows: Mapping[str, Row], result: Result) -> Values:
 def _of_last_layer(rows: Mapping[str, Row]) -> Values:
     row = rows.get(LAST_LAYER)
     if row is None:
-        return dict.fromkeys(
-            ("last_nll", "last_difference", "last_ends", "last_entropy", "last_novelty", "last_alarms")
-        )
+        return dict.fromkeys(LAST_VALUES)
     difference, low, high = row["to_temperature"]
     values = (
         f"{row['nll']:.4f}",
