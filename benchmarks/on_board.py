@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 import infoform
 from infoform.common.bytes import show_bytes
+from infoform.export.targets import TARGETS
 from infoform.export.write import TOLERANCE
 from infoform.metrics import accuracy, ece, nll
 from infoform.pages.markdown import table
@@ -168,6 +169,7 @@ def page() -> str:
         missing=f"{' and '.join(left)}: not run yet." if left else "",
         heads=NETWORKS,
         many=MANY_OUTPUTS,
+        pte_batch=TARGETS["pte"].max_batch,
         run=run_fold(found["settings"], found["versions"]),
     )
 
