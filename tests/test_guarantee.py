@@ -169,6 +169,34 @@ def test_adaptive_intervals_are_narrower_than_constant_ones_at_equal_coverage_wh
     assert sum(widths["std"]) < 0.95 * sum(widths["constant"])
 
 
+def test_adaptive_intervals_are_narrower_than_constant_ones_at_equal_coverage_where_the_noise_differs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    seeds, known, fresh = 10, 500, 1000
+    widths, shares = ({scale: torch.zeros(seeds) for scale in ("std", "constant")} for _ in range(2))
+    for seed in range(seeds):
+        x = 4 * torch.rand(300 + known + fresh, 1, generator=generator) - 2
+        y = x.sin() + (0.05 + 0.5 * x.abs()) * torch.randn(x.shape, generator=generator)
+        train, (held, targets) = (x[:300], y[:300]), (x[300 + known :], y[300 + known :])
+
+        def density(outputs: Tensor, targets: Tensor) -> Tensor:
+            mean, log_variance = outputs.chunk(2, dim=1)
+            return nn.functional.gaussian_nll_loss(mean, targets, log_variance.exp())
+
+        laplace = Laplace(trained(perceptron(1, 2), train, density, steps=300), "heteroscedastic")
+        laplace.fit([train], progress=False)
+        laplace.calibrate_conformal([(x[300 : 300 + known], y[300 : 300 + known])], progress=False)
+        prediction = laplace.predict(held)
+        for scale in widths:
+            low, high = prediction.interval(0.9, scale=scale)
+            widths[scale][seed] = (high - low).mean()
+            shares[scale][seed] = ((low <= targets) & (targets <= high)).float().mean()
+    error = 3.5 * math.sqrt(0.09 * (1 / known + 1 / fresh) / seeds)
+    for share in shares.values():
+        assert abs(float(share.mean()) - math.ceil((known + 1) * 0.9) / (known + 1)) < error
+    narrower = widths["constant"] - widths["std"]
+    assert narrower.mean() > 3.5 * narrower.std() / math.sqrt(seeds)
+
+
 # ------------------------------------------------------------------------------------------------ with a Laplace
 
 
