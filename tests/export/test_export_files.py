@@ -71,6 +71,19 @@ def test_many_classes_on_wide_and_narrow_layers_are_one_onnx_file(tmp_path: Path
     assert_allclose(novelty, laplace.predict(x, link="probit").novelty.numpy(), rtol=0, atol=1e-6)
 
 
+def test_an_onnx_file_keeps_a_small_layer_in_int8(tmp_path: Path) -> None:
+    import onnx
+
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 20), torch.arange(40) % 3
+    model = nn.Sequential(nn.Linear(20, 40), nn.Tanh(), nn.Linear(40, 3)).eval()  # 800 numbers: few enough to be folded
+    laplace = infoform.Laplace(model, "classification").fit([(x, y)], progress=False)
+    done = laplace.export(tmp_path / "model.onnx", kind="samples", samples=2, precision="int8", example=x)
+    assert max(done.differences.values()) < 1e-5
+    stored = [onnx.numpy_helper.to_array(one) for one in onnx.load(done.path).graph.initializer]
+    assert sorted(one.dtype.name for one in stored if one.size >= 800) == ["float16", "int8"]  # θ and δ
+
+
 def test_a_program_of_torch_answers_as_predict_does(tmp_path: Path, classifier: infoform.Laplace) -> None:
     done = classifier.export(tmp_path / "model.pt2", example=inputs(1))
     target, names = TARGETS["pt2"], Names(("input",), tuple(done.manifest["outputs"]))

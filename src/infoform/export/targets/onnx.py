@@ -12,6 +12,7 @@ from infoform.export.targets.base import Names, Runner, Target
 from infoform.export.trace import explained, quiet
 
 KEY = "infoform"  # of the manifest among a file's metadata
+FOLD = 256  # numbers up to which a stored tensor may be decoded in the file; onnxruntime decodes the others as it loads
 
 
 class Onnx(Target):
@@ -23,14 +24,20 @@ class Onnx(Target):
 
     def write(self, program: ExportedProgram, path: Path, *, names: Names, manifest: str) -> None:
         with quiet(), explained("torch.onnx"):
+            from onnxscript.optimizer import optimize
+            from onnxscript.rewriter.onnx_fusions import fuse
+
             model = torch.onnx.export(
                 program,
                 dynamo=True,
                 input_names=list(names.inputs),
                 output_names=list(names.outputs),
                 verbose=False,
+                optimize=False,
             )
-        assert model is not None
+            assert model is not None
+            optimize(model.model, input_size_limit=FOLD)  # torch's own call decodes up to 8192 int8 numbers to float64
+            fuse(model.model)
         graph = model.model.graph
         public = {id(one) for one in (*graph.inputs, *graph.outputs)}
         for node in graph:
