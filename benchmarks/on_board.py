@@ -166,7 +166,7 @@ def page() -> str:
         resnet_more=show_bytes(resnet[1]["bytes"] - resnet[0]["bytes"]),
         parity=f"{parity:.0e}",
         older=", of a variance that was still computed in float32" if parity > TOLERANCE else "",
-        missing=f"{' and '.join(left)}: not run yet." if left else "",
+        missing=f" {' and '.join(left)}: not run yet." if left else "",
         heads=NETWORKS,
         many=MANY_OUTPUTS,
         pte_batch=TARGETS["pte"].max_batch,

@@ -48,6 +48,16 @@ def test_all_layers_are_taken_where_they_are_better_with_the_interval_that_shows
     assert found.reason.endswith("for 30 forwards a prediction.")
 
 
+def test_a_sure_gain_of_one_posterior_is_not_hidden_by_a_larger_one_that_may_be_chance() -> None:
+    values = {"plain": 0.30, "temperature": 0.27, "last layer": 0.26, "all layers": 0.25}
+    shared, alone = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    errors = {"plain": 0.0, "temperature": 0.0, "last layer": 0.001, "all layers": 0.05}
+    found = {name: Scored(value, value + 0.02 * shared + errors[name] * alone) for name, value in values.items()}
+    recommendation = recommend([compared(name) for name in values], found, 1000)
+    assert recommendation.method == "last layer"
+    assert recommendation.reason == "Use last layer: as good as all layers here, 1.2 forwards instead of 30."
+
+
 def test_too_few_examples_are_said_with_how_many_would_do() -> None:
     found = said({"plain": 0.30, "temperature": 0.28}, error=0.05)
     assert found.method == "plain"

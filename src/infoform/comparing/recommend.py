@@ -1,4 +1,4 @@
-"""Which method to take, in plain words: the cheapest of those that the test data cannot tell from the best.
+"""Which method to take, in plain words: the cheapest that no other is shown to be better than by the test data.
 
 Methods are ranked by their negative log-likelihood, which is least for the true probabilities. One is worse than
 another if the 95 % interval of the difference, by a paired bootstrap, is above 0. Differences are shares of the NLL of
@@ -45,7 +45,8 @@ def recommend(methods: Sequence[ComparedMethod], losses: Mapping[str, Scored], e
     by_name = {one.name: one for one in methods}
     best = min(losses, key=lambda name: losses[name].value)
     order = sorted(by_name, key=lambda name: _price(by_name[name], list(by_name)))
-    chosen = next(name for name in order if _as_good(losses, name, best))
+    # than every other, not than the best alone: the best may be uncertain where a smaller gain of another is sure
+    chosen = next(name for name in order if all(_as_good(losses, name, other) for other in losses))
     reason = _reason(by_name, losses, chosen, best, examples)
     return Recommendation(chosen, " ".join([reason, *_noticing(methods, chosen)]))
 
@@ -56,10 +57,10 @@ def _price(one: ComparedMethod, names: list[str]) -> tuple[float, int]:
     return round(2 * cost) / 2, names.index(one.name)
 
 
-def _as_good(losses: Mapping[str, Scored], name: str, best: str) -> bool:
-    """Whether the data cannot tell a method from the best, or it is worse by next to nothing."""
-    more = _more(losses, name, best)
-    return more.low <= 0 or more.mean <= WORTH * losses[best].scale
+def _as_good(losses: Mapping[str, Scored], name: str, other: str) -> bool:
+    """Whether the data do not show a method to be worse than another, or it is worse by next to nothing."""
+    more = _more(losses, name, other)
+    return more.low <= 0 or more.mean <= WORTH * losses[other].scale
 
 
 def _more(losses: Mapping[str, Scored], name: str, other: str) -> Gain:
