@@ -169,6 +169,7 @@ def page() -> str:
         missing=f" {' and '.join(left)}: not run yet." if left else "",
         heads=NETWORKS,
         many=MANY_OUTPUTS,
+        tests=", ".join(f"{one['test']:,} of {one['title']}" for one in networks.values()),
         pte_batch=TARGETS["pte"].max_batch,
         run=run_fold(found["settings"], found["versions"]),
     )
