@@ -108,7 +108,14 @@ class DenseCovariance(OutputCovariance):
     factor: float = 1.0  # of that, positive
 
     def times(self, factor: float) -> "DenseCovariance":
-        """Return these covariances times a positive number; a root for draws is found once for all multiples."""
+        """Return these covariances times a positive number; a root for draws is found once for all multiples.
+
+        Args:
+            factor: The number.
+
+        Returns:
+            The covariances, which share the root.
+        """
         return DenseCovariance(factor * self.matrices, self, factor)
 
     @property
