@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+import infoform
 from infoform.layers.attention import InProjection
 from infoform.layers.base import pool_positions
 from infoform.network.batches import Batch, token_mask
@@ -130,3 +131,25 @@ def test_long_sums_lose_no_digit_that_tells_the_mean_from_the_root_mean_square(p
     expected = torch.cat([wide.mean(1), wide.square().mean(1).sqrt()], 1)
     for same in (x, x.mT.contiguous().mT):  # positions apart, and side by side
         assert_close(pool_positions(same), expected, rtol=2e-7, atol=0)
+
+
+class ByExample(nn.Module):
+    """Calls its first layer for one example after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.stack([self.first(one) for one in x]).tanh())  # type: ignore[no-any-return]
+
+
+def test_a_layer_that_sees_single_examples_without_an_axis_is_left_out() -> None:
+    torch.manual_seed(0)
+    laplace = infoform.Laplace(ByExample(), "classification", layers="last")
+    laplace.fit([(torch.randn(20, 4), torch.arange(20) % 3)], progress=False)
+    laplace.calibrate_novelty([(torch.randn(30, 4), torch.arange(30) % 3)], progress=False)
+    found = laplace.predict(torch.randn(5, 4)).novelty
+    assert found is not None
+    assert found.shape == (5,)
+    assert bool(((found >= 0) & (found <= 1)).all())

@@ -62,7 +62,7 @@ def culprit(error: BaseException) -> str:
         if "data-dependent" in str(each) or "GuardOnDataDependent" in type(each).__name__:
             return f"a branch that depends on the values of a tensor{_where(each)}"
         if "Constraints violated" in str(each) or "specialized" in str(each):
-            return "an operation that fixes the size of the batch"
+            return "an operation that fixes the size of the batch, such as a loop over its examples"
     line = next((line for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {line.strip()[:200]}{_where(error)}"
 

@@ -65,8 +65,9 @@ def pooling(layers: Mapping[str, Layer], *, observe: bool = False) -> Iterator[P
     def hook_of(name: str, layer: Layer) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             x = layer.rule.argument(module, args, kwargs).detach()
-            with torch.no_grad():
-                pooled.calls.setdefault(name, []).append(layer.rule.pooled(module, x, mask=pooled.mask).detach())
+            with torch.no_grad():  # one example without an axis of examples is no row of a batch
+                rows = x.new_zeros(0, 1) if x.dim() < 2 else layer.rule.pooled(module, x, mask=pooled.mask).detach()
+            pooled.calls.setdefault(name, []).append(rows)
             if pooled.observe:
                 pooled.observed[name] = ObservedCall.of(module, x, output)
 
