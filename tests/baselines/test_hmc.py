@@ -175,6 +175,7 @@ def test_what_cannot_be_sampled_is_refused() -> None:
 
 def test_without_numpyro_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, y = linear_data()
-    monkeypatch.setitem(sys.modules, "infoform.baselines.jax_sampler", None)
+    monkeypatch.delitem(sys.modules, "infoform.baselines.jax_sampler", raising=False)
+    monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'infoform\[hmc\]'"):
         HMC(model, Regression(NOISE)).fit([(x, y)], progress=False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from infoform.common.randomness import isolated
 from infoform.network.batches import Batch
 from infoform.network.last_layer import plain_outputs
 
@@ -27,7 +28,7 @@ def missing_axis_told(model: nn.Module, batch: Callable[[], Batch | None]) -> It
         yield
     except ERRORS as error:
         told = None
-        with suppress(Exception):  # data that cannot be read again have no sentence
+        with suppress(Exception), isolated(0):  # data that cannot be read again have no sentence
             failed = batch()
             told = None if failed is None or _takes(model, failed) else missing_axis(model, failed)
         if told is None:
