@@ -17,11 +17,11 @@ def test_slow_work_tells_the_time_of_one(rate: float, said: str) -> None:
     assert show_rate(rate, "examples") == said
 
 
-def test_a_bar_counts_batches_and_tells_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_counts_batches_and_examples_and_rates_what_it_counts(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar(True) as bar:
         tick = bar("predict", 2)
-        tick(128)
-        tick(128)
+        tick(512)
+        tick(512)
     shown = capsys.readouterr().err
-    assert "2/2 batches" in shown
+    assert "2/2 batches, 1,024 examples" in shown
     assert "examples/s" in shown

@@ -1,4 +1,4 @@
-"""A progress bar on standard error: how many batches are done, and how many examples in a second."""
+"""A progress bar on standard error: how many batches and examples are done, and how many examples in a second."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +41,10 @@ def progress_bar(shown: bool) -> Iterator[Callable[[str, int | None], Callable[[
             ticks, done = ticks + 1, done + count
             elapsed = bar.tasks[task].elapsed
             rate = show_rate(done / elapsed, "examples" if unit == "batches" else unit) if elapsed else ""
-            bar.update(task, advance=1, counted=show_count(ticks, total, unit), rate=rate)
+            counted = show_count(ticks, total, unit)
+            if unit == "batches":  # of which nobody knows the size: what the rate is of is counted too
+                counted = f"{counted}, {done:,} examples"
+            bar.update(task, advance=1, counted=counted, rate=rate)
 
         return tick
 
