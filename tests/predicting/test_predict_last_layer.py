@@ -14,7 +14,6 @@ from flat import flat_laplace
 from infoform.likelihoods import LINKS, GaussianOutputs
 from infoform.network.batches import read_inputs
 from infoform.posteriors import PRESETS, STRUCTURES
-from infoform.predicting import predictor as predictor_module
 from infoform.predicting.kinds import LAST, MANY_OUTPUTS
 from infoform.predicting.predictor import PredictOptions
 
@@ -150,7 +149,7 @@ def test_no_matrix_of_all_outputs_is_formed(structure: str, monkeypatch: pytest.
 def test_examples_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     laplace, x = fitted("classification", outputs=MANY), inputs()
     whole = laplace.predict(x)
-    monkeypatch.setattr(predictor_module, "PART_BYTES", 1)
+    monkeypatch.setattr("infoform.predicting.implicit_outputs.PART_BYTES", 1)
     check_equal(laplace.predict(x), whole)
     for place in range(len(x)):
         assert_close(laplace.predict(x[place : place + 1]).value, whole.value[place : place + 1], rtol=1e-7)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from infoform.likelihoods import DiagonalCovariance, GaussianOutputs, Likelihood
+from infoform.posteriors import LayerPosterior
 from infoform.predicting.raw_outputs import RawOutputs
 
 if TYPE_CHECKING:
@@ -62,13 +63,16 @@ def held_at_once(raw: RawOutputs, options: "PredictOptions") -> Tensor | None:  
     return places if step > 1 and len(places) >= FEWEST else None
 
 
+def examples_at_a_time(raw: RawOutputs, layer: LayerPosterior, options: "PredictOptions") -> int:
+    """Return for how many examples draws and covariances are made at a time."""
+    return max(1, PART_BYTES // ((options.samples + layer.output_width) * raw.plain.shape[1] * layer.dtype.itemsize))
+
+
 def gaussians(raw: RawOutputs, options: "PredictOptions") -> Iterator[GaussianOutputs]:
     """Give the distributions of the outputs, those of some examples at a time."""
     assert raw.inputs is not None
     assert raw.layer is not None
-    layer = raw.layer
-    each = (options.samples + layer.output_width) * raw.plain.shape[1] * layer.dtype.itemsize
-    size = max(1, PART_BYTES // each)
+    layer, size = raw.layer, examples_at_a_time(raw, raw.layer, options)
     for plain, inputs in zip(raw.plain.split(size), raw.inputs.split(size), strict=True):
         covariance = layer.output_covariance(inputs.to(layer.device, layer.dtype))
         mean = plain.to(layer.device, layer.dtype)

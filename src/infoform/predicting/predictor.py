@@ -24,7 +24,7 @@ from infoform.network.private_copy import PrivateCopies
 from infoform.novelty.scorer import NoveltyScorer
 from infoform.posteriors.network_posterior import Posterior
 from infoform.predicting.checks import PredictionChecks
-from infoform.predicting.implicit_outputs import PART_BYTES
+from infoform.predicting.implicit_outputs import examples_at_a_time
 from infoform.predicting.kinds import (
     ASKED,
     AUTO,
@@ -44,7 +44,6 @@ from infoform.predicting.sampled_networks import SampledNetworks
 from infoform.prediction import Novelty, Prediction, join_predictions, join_targets, select_examples
 
 EXAMPLES = 1024  # whose covariances are found at a time, where there are few outputs
-
 COVARIANCE_BYTES = 32 * 2**20  # of covariances in float64 held at a time
 __all__ = ["KINDS", "PredictOptions", "Predictor"]
 
@@ -327,9 +326,8 @@ class Predictor:
         """Return the prediction of many outputs, some examples at a time; single draws are not kept."""
         assert raw.inputs is not None
         (layer,) = self.posterior.layers.values()
-        each = (options.samples + layer.output_width) * raw.plain.shape[1] * layer.dtype.itemsize
         parts = []
-        for places in torch.arange(len(raw)).split(max(1, PART_BYTES // each)):
+        for places in torch.arange(len(raw)).split(examples_at_a_time(raw, layer, options)):
             part = select_examples(raw, places)
             assert part.inputs is not None
             wide = replace(part, plain=part.plain.to(layer.device, layer.dtype))

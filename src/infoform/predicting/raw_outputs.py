@@ -60,13 +60,15 @@ class RawOutputs:
         if self.samples is not None:
             return replace(self, samples=self.plain + spread)
         assert self.covariance is not None
-        return replace(self, covariance=spread[0].view_as(self.covariance), form=None)
+        return replace(self, covariance=spread[0].view_as(self.covariance))
 
     @cached_property
     def covariances(self) -> DenseCovariance:
         """Return the covariances; what draws need of them is found once, also for all multiples."""
         assert self.covariance is not None
-        return DenseCovariance(self.covariance) if self.form is None else self.form
+        if self.form is not None and self.form.matrices is self.covariance:  # not of other examples, or another spread
+            return self.form
+        return DenseCovariance(self.covariance)
 
     @staticmethod
     def combined(weights: Tensor, parts: "Sequence[RawOutputs]") -> "RawOutputs":  # (K,)

@@ -13,7 +13,8 @@ from torch.nn import functional
 
 import infoform
 from infoform.baselines import SWAG
-from infoform.comparing.bootstrap import INSIDE, resampled_counts
+from infoform.comparing.bootstrap import gain, resampled_scores
+from infoform.comparing.measures import CLASSES
 from infoform.data import imagenet, paintings
 from infoform.experiments.base import Settings, choosing_pieces
 from infoform.experiments.classification.measures import measures
@@ -25,7 +26,7 @@ from infoform.likelihoods import get_likelihood
 from infoform.metrics import ood
 from infoform.prediction import Prediction
 from infoform.priors import get_prior
-from infoform.tuning.losses import Answers, nll_terms
+from infoform.tuning.losses import Answers
 from infoform.tuning.temperature import best_temperature
 
 SEARCHED = (
@@ -210,11 +211,11 @@ class Run:
         """Return by how much the NLL is above that of temperature scaling, and the ends of its 95 % interval."""
         temperature = self._best_temperature()
         scaled = self._prediction(plain_outputs(self.model, self.pictures.test[0])[None] / temperature)
-        losses = [nll_terms(Answers.of(one), classes).values for one in (known, scaled)]
-        difference = (losses[0] - losses[1]).mean(1)
-        counts = torch.cat(list(resampled_counts(len(difference), resamples=RESAMPLES, seed=self.settings.seed)))
-        ends = torch.quantile(counts.double() @ difference / len(difference), torch.tensor(INSIDE).double())
-        return [float(difference.mean()), *map(float, ends)]
+        nll, how = CLASSES["nll"], {"resamples": RESAMPLES, "seed": self.settings.seed}
+        terms = [nll.terms(Answers.of(one), classes) for one in (known, scaled)]
+        own, other = (resampled_scores(nll, one, **how) for one in terms)
+        told = gain(float(terms[0].mean()), own, float(terms[1].mean()), other)
+        return [told.mean, told.low, told.high]
 
     def swag_piece(self) -> dict[str, Any]:
         """Fine-tune on the few images of the fit; return the measures of SWAG, and under "swa" those of its mean."""
